@@ -76,8 +76,8 @@ inline Status Internal(std::string m) { return {StatusCode::kInternal, std::move
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}              // NOLINT(google-explicit-constructor)
-  Result(Status status) : status_(std::move(status)) {}      // NOLINT(google-explicit-constructor)
+  Result(T value) : value_(std::move(value)) {}          // NOLINT(google-explicit-constructor)
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT(google-explicit-constructor)
 
   [[nodiscard]] bool ok() const { return value_.has_value(); }
   [[nodiscard]] const Status& status() const { return status_; }
@@ -107,10 +107,10 @@ class [[nodiscard]] Result {
 #define CLEAVE_CONCAT(a, b) CLEAVE_CONCAT_INNER(a, b)
 
 // Returns from the enclosing function when `expr` (a Status) is not ok.
-#define RETURN_IF_ERROR(expr)                              \
-  do {                                                     \
-    ::cleave::Status cleave_status_ = (expr);              \
-    if (!cleave_status_.ok()) return cleave_status_;       \
+#define RETURN_IF_ERROR(expr)                        \
+  do {                                               \
+    ::cleave::Status cleave_status_ = (expr);        \
+    if (!cleave_status_.ok()) return cleave_status_; \
   } while (false)
 
 // ASSIGN_OR_RETURN(auto file, MappedFile::Open(path));

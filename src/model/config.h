@@ -55,11 +55,11 @@ struct ModelConfig {
   double attention_scale = 0.0;  // multiplies q·k; usually 1/sqrt(d)
   double embedding_scale = 1.0;  // Gemma: sqrt(D), rounded to the checkpoint's type where HF does
   Activation activation = Activation::kSilu;
-  bool qkv_bias = false;        // Qwen2
-  bool qk_norm = false;         // Qwen3, Gemma 3: RMS norm over each head of q and k
-  bool post_norms = false;      // Gemma 3: norms after attention and after the FFN
-  bool norm_plus_one = false;   // norm weights stored as w where 1 + w is meant (HF Gemma)
-  bool tied_embeddings = false; // the head is the embedding
+  bool qkv_bias = false;             // Qwen2
+  bool qk_norm = false;              // Qwen3, Gemma 3: RMS norm over each head of q and k
+  bool post_norms = false;           // Gemma 3: norms after attention and after the FFN
+  bool norm_plus_one = false;        // norm weights stored as w where 1 + w is meant (HF Gemma)
+  bool tied_embeddings = false;      // the head is the embedding
   double final_logit_softcap = 0.0;  // 0 = none
 
   // Fails with kInvalidArgument, naming the field, its value and what would be valid.

@@ -58,12 +58,13 @@ class Tokenizer {
   // The token as the vocabulary spells it ("Ġhello", "▁hello", "<|im_end|>"); /tokenize shows it.
   [[nodiscard]] virtual std::string TokenText(int32_t id) const = 0;
   // Whole sequence; invalid UTF-8 becomes U+FFFD as the reference libraries do.
-  [[nodiscard]] virtual std::string Decode(std::span<const int32_t> ids, SkipSpecial skip) const = 0;
+  [[nodiscard]] virtual std::string Decode(std::span<const int32_t> ids,
+                                           SkipSpecial skip) const = 0;
   // Drops a sequence's first space where the vocabulary's decoder does (SentencePiece): streaming
   // detokenisers ask whether a first token at the start of text loses its leading space.
   [[nodiscard]] virtual bool StripsLeadingSpace() const = 0;
 
-  [[nodiscard]] virtual int32_t vocab_size() const = 0;  // ids are in [0, vocab_size)
+  [[nodiscard]] virtual int32_t vocab_size() const = 0;        // ids are in [0, vocab_size)
   [[nodiscard]] virtual bool IsSpecial(int32_t id) const = 0;  // control / special added tokens
   [[nodiscard]] virtual std::optional<int32_t> IdOf(std::string_view token_text) const = 0;
   [[nodiscard]] virtual std::optional<int32_t> bos_id() const = 0;

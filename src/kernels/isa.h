@@ -1,0 +1,38 @@
+#pragma once
+// Isa: which instruction set the kernels use. Chosen once, from cpuid; every choice gives the same
+// bits (docs/arithmetic.md), so it changes speed only. CLEAVE_ISA=scalar|avx2|avx512 lowers it, for
+// tests and comparisons.
+// Pure; any thread.
+
+#include <string_view>
+
+#include "base/status.h"
+
+namespace cleave {
+
+enum class Isa {
+  kScalar,
+  kAvx2,    // AVX2, FMA, F16C
+  kAvx512,  // AVX-512 F, BW, DQ, VL and VNNI; bf16 dot products where the processor has them
+};
+
+std::string_view IsaName(Isa isa);
+bool CpuSupports(Isa isa);
+// The best one this processor has, or the lower one CLEAVE_ISA names; kInvalidArgument for a name
+// that is unknown or not supported here.
+Result<Isa> ChooseIsa();
+
+// Rounding to nearest even, denormals flushed to zero on input and output, for the life of the
+// object: vdpbf16ps flushes whatever the mode says, so every thread of the model does the same.
+class ScopedFpMode {
+ public:
+  ScopedFpMode();
+  ~ScopedFpMode();
+  ScopedFpMode(const ScopedFpMode&) = delete;
+  ScopedFpMode& operator=(const ScopedFpMode&) = delete;
+
+ private:
+  unsigned saved_;
+};
+
+}  // namespace cleave
