@@ -3,8 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <charconv>
 #include <cmath>
+#include <fstream>
 #include <limits>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
 
 namespace cleave {
 namespace {
@@ -55,6 +61,54 @@ TEST(BFloat16, RoundsToNearestEvenAndKeepsNaN) {
   EXPECT_EQ(FloatToBFloat16(std::numeric_limits<float>::max()), 0x7f80U);
   EXPECT_TRUE(std::isnan(BFloat16ToFloat(FloatToBFloat16(std::bit_cast<float>(0x7f800001U)))));
   EXPECT_EQ(BFloat16ToFloat(0xc040U), -3.0F);
+}
+
+uint32_t FromHex(std::string_view text) {
+  uint32_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  return value;
+}
+
+DType Named(std::string_view name) {
+  for (int i = 0; i <= static_cast<int>(DType::kQ6K); ++i) {
+    if (NameOf(static_cast<DType>(i)) == name) return static_cast<DType>(i);
+  }
+  ADD_FAILURE() << "no type " << name;
+  return DType::kF32;
+}
+
+// Bits made by gguf-py: tools/oracle/dequant_cases.py. A NaN's payload is free.
+TEST(DequantiseRow, EqualsTheOracleBitForBit) {
+  std::ifstream file(CLEAVE_SOURCE_DIR "/src/tensor/testdata/dequant_cases.txt");
+  ASSERT_TRUE(file.is_open());
+  std::map<std::string, int> finite;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream fields(line);
+    std::string name;
+    std::string bytes;
+    std::string bits;
+    fields >> name >> bytes >> bits;
+    const DType dtype = Named(name);
+    const uint64_t elements = bits.size() / 8;
+    ASSERT_EQ(bytes.size() / 2, RowBytes(dtype, elements)) << name;
+    std::vector<std::byte> row;
+    for (size_t i = 0; i < bytes.size(); i += 2) {
+      row.push_back(static_cast<std::byte>(FromHex({&bytes[i], 2})));
+    }
+    std::vector<float> out(elements);
+    DequantiseRow(dtype, row.data(), elements, out.data());
+    for (size_t i = 0; i < elements; ++i) {
+      const uint32_t expected = FromHex({&bits[8 * i], 8});
+      if (std::isnan(std::bit_cast<float>(expected))) {
+        ASSERT_TRUE(std::isnan(out[i])) << name << " element " << i;
+        continue;
+      }
+      ASSERT_EQ(std::bit_cast<uint32_t>(out[i]), expected) << name << " element " << i;
+      ++finite[name];
+    }
+  }
+  EXPECT_EQ(finite.size(), 11U);
+  for (const auto& [name, count] : finite) EXPECT_GE(count, 32) << name;
 }
 
 }  // namespace
