@@ -18,6 +18,8 @@ enum class Isa {
 
 std::string_view IsaName(Isa isa);
 bool CpuSupports(Isa isa);
+// Whether kAvx512 may use vdpbf16ps; without it the same chain is made of fma, more slowly.
+bool CpuHasBf16Dot();
 // The best one this processor has, or the lower one CLEAVE_ISA names; kInvalidArgument for a name
 // that is unknown or not supported here.
 Result<Isa> ChooseIsa();
