@@ -67,7 +67,7 @@ class PackedMatrix {
 
  private:
   struct Free {
-    size_t bytes = 0;
+    size_t bytes;
     void operator()(std::byte* p) const;
   };
 
@@ -77,8 +77,9 @@ class PackedMatrix {
   size_t record_bytes_ = 0;
   float max_row_norm_ = 0;
   KPlan plan_;
-  std::unique_ptr<std::byte[], Free> data_;  // 64-byte aligned, huge pages where they can be had
-  std::unique_ptr<float[]> group_norms_;     // [groups]; filled by PackGroups, read by Finish
+  std::unique_ptr<std::byte[], Free> data_{
+      nullptr, Free{0}};                  // 64-byte aligned, huge pages where they can be had
+  std::unique_ptr<float[]> group_norms_;  // [groups]; filled by PackGroups, read by Finish
 };
 
 }  // namespace cleave

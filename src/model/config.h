@@ -22,13 +22,16 @@ enum class Activation { kSilu, kGeluTanh };
 
 // How rotary frequencies are stretched beyond the trained context.
 struct RopeScaling {
-  enum class Kind { kNone, kLinear, kLlama3 };
+  enum class Kind { kNone, kLinear, kLlama3, kFactors };
   Kind kind = Kind::kNone;
   double factor = 1.0;
   // kLlama3 only (transformers' "llama3" rope type).
   double low_freq_factor = 1.0;
   double high_freq_factor = 4.0;
   uint32_t original_context = 8192;
+  // kFactors only: the frequency of rotary pair i is divided by freq_factors[i] (d/2 of them). GGUF
+  // files of Llama 3.1 and later hold these instead of the four numbers above.
+  std::vector<float> freq_factors;
 };
 
 struct LayerConfig {
@@ -53,7 +56,7 @@ struct ModelConfig {
 
   double norm_eps = 1e-5;
   double attention_scale = 0.0;  // multiplies q·k; usually 1/sqrt(d)
-  double embedding_scale = 1.0;  // Gemma: sqrt(D), rounded to the checkpoint's type where HF does
+  double embedding_scale = 1.0;  // Gemma: sqrt(D) rounded to fp32, as an fp32 run has it
   Activation activation = Activation::kSilu;
   bool qkv_bias = false;             // Qwen2
   bool qk_norm = false;              // Qwen3, Gemma 3: RMS norm over each head of q and k

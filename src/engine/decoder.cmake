@@ -1,0 +1,2 @@
+cleave_library(NAME decoder SOURCES decoder.cc inline_executor.cc kv_cache.cc model_weights.cc DEPS
+                   cleave_base cleave_tensor cleave_kernels cleave_format fmt::fmt)

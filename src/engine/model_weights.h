@@ -1,0 +1,66 @@
+#pragma once
+// ModelWeights: everything of a checkpoint that one rank multiplies by, repacked for the kernels.
+//
+// Owner: the executor. Load runs on the caller's thread and the pool; afterwards constant, read by
+// all workers. Memory: about the file's matrices once more; the file's own pages are given back,
+// except the embedding, whose rows are read from the file as they are needed.
+// Fails: kUnsupported and kDataLoss from the checkpoint, kResourceExhausted when memory ends.
+
+#include <functional>
+#include <vector>
+
+#include "base/status.h"
+#include "kernels/packed_matrix.h"
+#include "kernels/thread_pool.h"
+#include "model/checkpoint.h"
+
+namespace cleave {
+
+// Row-parallel sums (docs/arithmetic.md): where the residual row sets the quantum, groups of 64 and
+// int32; families that norm a block's output before adding it take an absolute quantum 2^-36.
+struct SumRule {
+  uint32_t group = 64;
+  bool absolute = false;
+};
+SumRule SumRuleOf(const ModelConfig& config);
+
+inline constexpr int32_t kRelativeBits = 20;  // quantum 2^(e-20) of the residual row's exponent e
+inline constexpr int32_t kAbsoluteBits = 36;
+inline constexpr uint32_t kFfnUnit = 64;  // columns of the FFN that are never parted
+
+struct LayerWeights {
+  std::vector<float> attn_norm;       // [D]
+  std::vector<float> q_bias;          // [H·d] or empty
+  std::vector<float> k_bias;          // [G·d] or empty
+  std::vector<float> v_bias;          // [G·d] or empty
+  std::vector<float> q_norm;          // [d] or empty
+  std::vector<float> k_norm;          // [d] or empty
+  std::vector<float> attn_post_norm;  // [D] or empty
+  std::vector<float> ffn_norm;        // [D]
+  std::vector<float> ffn_post_norm;   // [D] or empty
+  PackedMatrix q;                     // [H·d, D]
+  PackedMatrix k;                     // [G·d, D]
+  PackedMatrix v;                     // [G·d, D]
+  PackedMatrix o;                     // [D, H·d], units are heads
+  PackedMatrix gate;                  // [F, D]
+  PackedMatrix up;                    // [F, D]
+  PackedMatrix down;                  // [D, F], units are 64 columns
+};
+
+struct ModelWeights {
+  std::vector<LayerWeights> layers;
+  std::vector<float> final_norm;  // [D]
+  PackedMatrix head;              // [V, D]
+  TensorView embedding;           // [V, D], in the checkpoint's file
+
+  [[nodiscard]] uint64_t packed_bytes() const;
+};
+
+// Called now and then while loading with the share done, 0 to 1; from the calling thread.
+using LoadProgress = std::function<void(double share)>;
+
+// The checkpoint must outlive the weights (the embedding is a view into it).
+Result<ModelWeights> LoadWeights(const Checkpoint& checkpoint, ThreadPool* pool,
+                                 const LoadProgress& progress);
+
+}  // namespace cleave
