@@ -32,6 +32,8 @@ struct RopeScaling {
   // kFactors only: the frequency of rotary pair i is divided by freq_factors[i] (d/2 of them). GGUF
   // files of Llama 3.1 and later hold these instead of the four numbers above.
   std::vector<float> freq_factors;
+
+  bool operator==(const RopeScaling&) const = default;
 };
 
 struct LayerConfig {
