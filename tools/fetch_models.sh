@@ -109,6 +109,7 @@ get_formats() {
     die "$smollm2-bf16/model.safetensors: SHA-256 is not ${sha[$smollm2-bf16/model.safetensors]}"
   rm -rf "${models:?}/$smollm2-bf16"
   mv "$work/hf" "$models/$smollm2-bf16"
+  say "$smollm2-bf16 ready"
 }
 
 get_gemma_f32() {

@@ -177,7 +177,7 @@ def tokenizer_config(source):
         "unk_token": source.token("unknown"),
         "clean_up_tokenization_spaces": False,
         "model_max_length": source.model("context_length"),
-        "chat_template": source.vocab("chat_template"),
+        "chat_template": source.keys.get("tokenizer.chat_template"),
         "added_tokens_decoder": decoder,
     }
 
@@ -197,9 +197,10 @@ def convert(path, folder, dtype):
     write_json(folder, "generation_config.json", generation_config(source))
     write_json(folder, "tokenizer.json", tokenizer_json(source))
     write_json(folder, "tokenizer_config.json", tokenizer_config(source))
-    if source.vocab("chat_template"):
+    template = source.keys.get("tokenizer.chat_template")
+    if template:
         with open(os.path.join(folder, "chat_template.jinja"), "w", encoding="utf-8") as file:
-            file.write(source.vocab("chat_template"))
+            file.write(template)
 
 
 def main():
