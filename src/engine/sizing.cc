@@ -1,0 +1,106 @@
+#include "engine/sizing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/checked.h"
+#include "engine/kv_cache.h"
+
+namespace cleave {
+namespace {
+
+constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
+
+double Gib(uint64_t bytes) { return static_cast<double>(bytes) / kGib; }
+
+// Buffers of the decoder for a full batch, a row of logits per running sequence, rotary tables.
+uint64_t RuntimeBytes(const SizingInput& in, uint32_t max_model_len) {
+  const ModelConfig& c = *in.config;
+  const uint64_t q_size = static_cast<uint64_t>(c.num_heads) * c.head_dim;
+  const uint64_t kv_size = static_cast<uint64_t>(c.num_kv_heads) * c.head_dim;
+  const uint64_t widest = std::max<uint64_t>({c.hidden_size, q_size, c.ffn_size});
+  const uint64_t row_floats =
+      5ULL * c.hidden_size + 2 * q_size + 2 * kv_size + 2ULL * c.ffn_size + 2 * widest;
+  const uint64_t tables = c.post_norms ? 2 : 1;
+  return in.max_num_batched_tokens * row_floats * sizeof(float) +
+         static_cast<uint64_t>(in.max_num_seqs) * c.vocab_size * sizeof(float) +
+         tables * max_model_len * c.head_dim * sizeof(float);
+}
+
+Status DoesNotFit(const SizingInput& in, const Sizing& s, uint64_t needed_bytes,
+                  const std::string& what, const std::string& fix) {
+  return ResourceExhausted(fmt::format(
+      "{} needs {:.2f} GiB: weights {:.2f}, runtime {:.2f}, KV for it {:.2f}; the budget is {:.2f} "
+      "GiB ({:.0f} % of {:.2f} GiB). {}",
+      what, Gib(needed_bytes), Gib(s.weight_bytes), Gib(s.runtime_bytes),
+      Gib(needed_bytes - s.weight_bytes - s.runtime_bytes), Gib(s.budget_bytes),
+      in.utilization * 100, Gib(in.memory_bytes), fix));
+}
+
+}  // namespace
+
+std::string Sizing::Account(uint32_t block_tokens) const {
+  const uint64_t tokens = static_cast<uint64_t>(num_blocks) * block_tokens;
+  return fmt::format(
+      "weights {:.2f} GiB, KV cache {:.2f} GiB ({} tokens, {:.2f}x of {}), runtime {:.2f} GiB of "
+      "{:.2f} GiB",
+      Gib(weight_bytes), Gib(kv_bytes), tokens,
+      static_cast<double>(tokens) / std::max(1U, max_model_len), max_model_len, Gib(runtime_bytes),
+      Gib(budget_bytes));
+}
+
+Result<Sizing> ComputeSizing(const SizingInput& in) {
+  const ModelConfig& c = *in.config;
+  const uint64_t block_bytes = KvCache::BlockBytes(in.kv_shape, c.num_layers(), c.num_kv_heads);
+  const uint32_t block_tokens = in.kv_shape.block_tokens;
+  Sizing s;
+  s.weight_bytes = in.weight_bytes;
+  s.budget_bytes = static_cast<uint64_t>(static_cast<double>(in.memory_bytes) * in.utilization);
+  s.max_model_len = in.max_model_len.value_or(c.max_position);
+  s.runtime_bytes = RuntimeBytes(in, s.max_model_len);
+
+  const uint64_t fixed_bytes = s.weight_bytes + s.runtime_bytes;
+  const std::string fix =
+      "lower --max-model-len, --max-num-batched-tokens or --max-num-seqs, raise "
+      "--gpu-memory-utilization, or take a smaller quantisation";
+  if (fixed_bytes + block_bytes > s.budget_bytes) {
+    return DoesNotFit(in, s, fixed_bytes + block_bytes, "the model with one KV block", fix);
+  }
+  uint64_t kv_budget = s.budget_bytes - fixed_bytes;
+  if (in.kv_cache_memory_bytes) {
+    if (*in.kv_cache_memory_bytes > kv_budget) {
+      return DoesNotFit(in, s, fixed_bytes + *in.kv_cache_memory_bytes,
+                        "--kv-cache-memory-bytes with the model",
+                        fmt::format("lower it to at most {}", kv_budget));
+    }
+    kv_budget = *in.kv_cache_memory_bytes;
+  }
+  uint64_t blocks = kv_budget / block_bytes;
+  if (blocks == 0) {
+    return ResourceExhausted(
+        fmt::format("--kv-cache-memory-bytes {} holds no KV block: one of {} tokens takes {} bytes",
+                    kv_budget, block_tokens, block_bytes));
+  }
+  const uint64_t fits_tokens = blocks * block_tokens;
+  if (!in.max_model_len) {
+    s.max_model_len = static_cast<uint32_t>(std::min<uint64_t>(c.max_position, fits_tokens));
+  } else if (*in.max_model_len > fits_tokens) {
+    return ResourceExhausted(fmt::format(
+        "to serve one sequence of --max-model-len {} takes {:.3f} GiB of KV cache, {:.3f} GiB are "
+        "there: at most {} tokens fit; lower --max-model-len, or raise --kv-cache-memory-bytes or "
+        "--gpu-memory-utilization",
+        *in.max_model_len, Gib(CeilDiv<uint64_t>(*in.max_model_len, block_tokens) * block_bytes),
+        Gib(kv_budget), fits_tokens));
+  }
+  if (!in.kv_cache_memory_bytes) {
+    const uint64_t usable =
+        static_cast<uint64_t>(in.max_num_seqs) * CeilDiv<uint64_t>(s.max_model_len, block_tokens);
+    blocks = std::min(blocks, usable);
+  }
+  s.num_blocks = static_cast<uint32_t>(std::min<uint64_t>(blocks, INT32_MAX));
+  s.kv_bytes = s.num_blocks * block_bytes;
+  return s;
+}
+
+}  // namespace cleave

@@ -1,0 +1,47 @@
+#pragma once
+// Sizing: how many KV blocks and how long a context fit, before anything is loaded.
+//
+// The account is weights, KV, runtime, margin, in bytes of one rank:
+//   budget  = host memory (cgroup respected) / ranks on it · utilization
+//   runtime = activations of a full batch + logits + rotary tables
+//   KV      = what is left, but no more than max_num_seqs sequences of max_model_len could use;
+//             or exactly --kv-cache-memory-bytes
+// Pure; any thread. Fails with kResourceExhausted: the numbers, and the flag that would help.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "kernels/attention.h"
+#include "model/config.h"
+
+namespace cleave {
+
+struct SizingInput {
+  const ModelConfig* config = nullptr;
+  KvShape kv_shape;  // head_dim filled in
+  uint64_t weight_bytes = 0;
+  uint64_t memory_bytes = 0;  // this rank's share of the host
+  double utilization = 0.92;
+  std::optional<uint64_t> kv_cache_memory_bytes;
+  std::optional<uint32_t> max_model_len;  // nothing = what fits
+  uint32_t max_num_seqs = 64;
+  uint32_t max_num_batched_tokens = 512;
+};
+
+struct Sizing {
+  uint32_t max_model_len = 0;
+  uint32_t num_blocks = 0;
+  uint64_t weight_bytes = 0;
+  uint64_t kv_bytes = 0;
+  uint64_t runtime_bytes = 0;
+  uint64_t budget_bytes = 0;
+
+  // "weights 0.09 GiB, KV 1.50 GiB (65536 tokens, 8.00x of 8192), runtime 0.04 GiB of 22.1 GiB"
+  [[nodiscard]] std::string Account(uint32_t block_tokens) const;
+};
+
+Result<Sizing> ComputeSizing(const SizingInput& input);
+
+}  // namespace cleave
