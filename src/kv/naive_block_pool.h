@@ -1,0 +1,64 @@
+#pragma once
+// NaiveBlockPool: what BlockPool does, in lists and maps, slow and obviously right. Tests compare
+// the two, and the scheduler's naive model stands on it. Not linked into any library.
+
+#include <list>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "kv/block_pool.h"
+
+namespace cleave {
+
+class NaiveBlockPool {
+ public:
+  explicit NaiveBlockPool(uint32_t num_blocks) : references_(num_blocks) {
+    for (uint32_t i = 0; i < num_blocks; ++i) free_.push_back(static_cast<BlockId>(i));
+  }
+
+  [[nodiscard]] uint32_t free_blocks() const { return static_cast<uint32_t>(free_.size()); }
+  [[nodiscard]] uint32_t references(BlockId b) const { return references_[static_cast<size_t>(b)]; }
+
+  BlockId Allocate() {
+    if (free_.empty()) return kNoBlock;
+    const BlockId block = free_.front();
+    free_.pop_front();
+    std::erase_if(names_, [block](const auto& entry) { return entry.second == block; });
+    references_[static_cast<size_t>(block)] = 1;
+    return block;
+  }
+  [[nodiscard]] BlockId Find(const BlockHash& name) const {
+    const auto it = names_.find({name.lo, name.hi});
+    return it == names_.end() ? kNoBlock : it->second;
+  }
+  void Acquire(BlockId block) {
+    free_.remove(block);
+    ++references_[static_cast<size_t>(block)];
+  }
+  void Publish(BlockId block, const BlockHash& name) {
+    if (!HasName(block)) names_.insert({{name.lo, name.hi}, block});
+  }
+  void Release(std::span<const BlockId> table) {
+    for (size_t i = table.size(); i > 0; --i) {
+      const BlockId block = table[i - 1];
+      if (--references_[static_cast<size_t>(block)] > 0) continue;
+      free_.insert(HasName(block) ? free_.end() : free_.begin(), block);
+    }
+  }
+
+ private:
+  [[nodiscard]] bool HasName(BlockId block) const {
+    for (const auto& [name, owner] : names_) {
+      if (owner == block) return true;
+    }
+    return false;
+  }
+
+  std::vector<uint32_t> references_;
+  std::list<BlockId> free_;
+  std::map<std::pair<uint64_t, uint64_t>, BlockId> names_;
+};
+
+}  // namespace cleave
