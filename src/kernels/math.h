@@ -14,12 +14,13 @@ inline constexpr float kLn2 = 0.693147180559945309417F;
 // 2^x, error at most 1 ulp; 0 below -126, +inf from 128, NaN for NaN. x = n + f with n = rne(x),
 // f in [-0.5, 0.5]: a degree-6 polynomial in one fma chain, then n added to the exponent.
 float Exp2(float x);
-// log2(x) for x > 0; -inf at 0, NaN below. Error at most 2 ulp (or 1e-7 absolute near 1).
+// log2(x) for x > 0; -inf at 0 and at denormals, NaN below. Error at most 2 ulp or 1e-7.
 float Log2(float x);
-// 1 / (1 + 2^(-x·log2e)); x · Sigmoid(x) is SiLU.
+// 1 / (1 + 2^(-x·log2e)) and x / (1 + 2^(-x·log2e)).
 float Sigmoid(float x);
 float Silu(float x);
-// tanh by exp2 and one division; GELU in its tanh form (Gemma).
+// tanh by exp2 and one division, within 2e-7; GELU in its tanh form (Gemma):
+// (x·0.5)·(1 + tanh(fma(x³, 0.044715, x)·sqrt(2/pi))), within 4e-7·max(1, |x|).
 float Tanh(float x);
 float GeluTanh(float x);
 

@@ -48,6 +48,9 @@ void GatedActivation(Isa isa, Activation activation, const float* gate, const fl
 void AddInPlace(Isa isa, float* x, const float* y, uint32_t n);
 void ScaleInPlace(Isa isa, float* x, float s, uint32_t n);
 
+// x[i] = tanh(x[i] / cap) · cap, the soft cap of final logits.
+void SoftCapInPlace(Isa isa, float* x, float cap, uint32_t n);
+
 // y[i] = float(totals[i]) · 2^-shift, the end of a row-parallel product.
 void QuantaToFloat(Isa isa, const int64_t* totals, int32_t shift, uint32_t n, float* y);
 

@@ -1,0 +1,163 @@
+// Attention, plain: one query head row at a time, each step as the definition says it.
+
+#include <cmath>
+#include <cstring>
+
+#include "kernels/attention_kernel.h"
+#include "kernels/math.h"
+
+namespace cleave::attention {
+namespace {
+
+float ReadElement(DType dtype, const std::byte* data, size_t index) {
+  if (dtype == DType::kF32) {
+    float x = 0;
+    std::memcpy(&x, data + 4 * index, 4);
+    return x;
+  }
+  uint16_t bits = 0;
+  std::memcpy(&bits, data + 2 * index, 2);
+  return dtype == DType::kF16 ? HalfToFloat(bits) : BFloat16ToFloat(bits);
+}
+
+void WriteElement(DType dtype, std::byte* data, size_t index, float x) {
+  if (dtype == DType::kF32) {
+    std::memcpy(data + 4 * index, &x, 4);
+    return;
+  }
+  const uint16_t bits = dtype == DType::kF16 ? FloatToHalf(x) : FloatToBFloat16(x);
+  std::memcpy(data + 2 * index, &bits, 2);
+}
+
+size_t KeyIndex(const KvShape& shape, uint32_t offset, uint32_t i) {
+  return (static_cast<size_t>(offset / kLanes) * shape.head_dim + i) * kLanes + offset % kLanes;
+}
+
+size_t ValueIndex(const KvShape& shape, uint32_t offset, uint32_t i) {
+  return (static_cast<size_t>(shape.block_tokens) + offset) * shape.head_dim + i;
+}
+
+struct Cache {
+  const KvShape& shape;
+  const AttentionJob& job;
+
+  const std::byte* BlockOf(uint32_t position) const {
+    const int32_t block = job.block_table[position / shape.block_tokens];
+    return job.kv + static_cast<size_t>(block) * job.block_stride;
+  }
+  float Key(uint32_t position, uint32_t i) const {
+    return ReadElement(shape.dtype, BlockOf(position),
+                       KeyIndex(shape, position % shape.block_tokens, i));
+  }
+  float Value(uint32_t position, uint32_t i) const {
+    return ReadElement(shape.dtype, BlockOf(position),
+                       ValueIndex(shape, position % shape.block_tokens, i));
+  }
+};
+
+// 2^(from - to) for whole numbers from <= to; 0 where that is not a normal number.
+float Rescale(float from, float to) {
+  const float n = from - to;
+  return n < -126.0F ? 0.0F : PowerOfTwo(static_cast<int>(n));
+}
+
+float Ceiling(float x) {
+  if (!(x > -kMaximumLimit)) return -kMaximumLimit;
+  if (x >= kMaximumLimit) return kMaximumLimit;
+  auto whole = static_cast<float>(static_cast<int32_t>(x));
+  return whole < x ? whole + 1.0F : whole;
+}
+
+// The state of one run of one row.
+struct Run {
+  float m = -kMaximumLimit;
+  float l[kLanes] = {};
+  float* o;  // [d]
+};
+
+// Positions [begin, end) of one chunk.
+void AddChunk(const Cache& cache, const float* q, uint32_t begin, uint32_t end, Run* run) {
+  const uint32_t d = cache.shape.head_dim;
+  float p[kChunk];
+  float highest = -kMaximumLimit;
+  for (uint32_t j = begin; j < end; ++j) {
+    float score = 0;
+    for (uint32_t i = 0; i < d; ++i) score = std::fmaf(q[i], cache.Key(j, i), score);
+    p[j - begin] = score;
+    if (score > highest) highest = score;
+  }
+  const float ceiling = Ceiling(highest);
+  const float m = ceiling > run->m ? ceiling : run->m;
+  const float rescale = Rescale(run->m, m);
+  run->m = m;
+  for (float& l : run->l) l *= rescale;
+  for (uint32_t i = 0; i < d; ++i) run->o[i] *= rescale;
+
+  for (uint32_t j = begin; j < end; ++j) {
+    const float under = p[j - begin] - m;
+    const float exponent = under > 0.0F ? 0.0F : under;
+    p[j - begin] = exponent < kScoreFloor ? 0.0F : Exp2(exponent);
+    run->l[j % kLanes] += p[j - begin];
+  }
+  for (uint32_t i = 0; i < d; ++i) {
+    for (uint32_t j = begin; j < end; ++j) {
+      run->o[i] = std::fmaf(p[j - begin], cache.Value(j, i), run->o[i]);
+    }
+  }
+}
+
+float SumLanes(const float* l) {
+  float lane[kLanes];
+  std::memcpy(lane, l, sizeof lane);
+  for (uint32_t width = kLanes / 2; width > 0; width /= 2) {
+    for (uint32_t i = 0; i < width; ++i) lane[i] += lane[i + width];
+  }
+  return lane[0];
+}
+
+// Positions [begin, end), at least one.
+void AttendRow(const Cache& cache, const float* q, uint32_t begin, uint32_t end, float* o,
+               AttentionBins* bins) {
+  bins->Clear();
+  for (uint32_t first = begin / kRun * kRun; first < end; first += kRun) {
+    Run run;
+    run.o = o;
+    for (uint32_t i = 0; i < cache.shape.head_dim; ++i) o[i] = 0;
+    for (uint32_t chunk = first; chunk < first + kRun; chunk += kChunk) {
+      const uint32_t from = chunk > begin ? chunk : begin;
+      const uint32_t to = chunk + kChunk < end ? chunk + kChunk : end;
+      if (from < to) AddChunk(cache, q, from, to, &run);
+    }
+    bins->AddRun(static_cast<int32_t>(run.m), SumLanes(run.l), o);
+  }
+}
+
+}  // namespace
+
+void AttentionScalar(const KvShape& shape, const AttentionJob& job,
+                     AttentionScratch::Buffers* buffers) {
+  const Cache cache{shape, job};
+  const float scale = job.scale * kLog2E;
+  float* q = buffers->q.data();
+  for (uint32_t t = 0; t < job.tokens; ++t) {
+    const uint32_t end = job.first_position + t + 1;
+    const uint32_t begin = job.window == 0 || job.window >= end ? 0 : end - job.window;
+    for (uint32_t h = 0; h < job.heads; ++h) {
+      const float* in = job.q + t * job.q_stride + static_cast<size_t>(h) * shape.head_dim;
+      for (uint32_t i = 0; i < shape.head_dim; ++i) q[i] = in[i] * scale;
+      AttendRow(cache, q, begin, end, buffers->o.data(), &buffers->wide[0]);
+      buffers->wide[0].Finish(job.out + t * job.out_stride +
+                              static_cast<size_t>(h) * shape.head_dim);
+    }
+  }
+}
+
+void StoreKvPlain(const KvShape& shape, const float* key, const float* value, uint32_t offset,
+                  std::byte* head_block) {
+  for (uint32_t i = 0; i < shape.head_dim; ++i) {
+    WriteElement(shape.dtype, head_block, KeyIndex(shape, offset, i), key[i]);
+    WriteElement(shape.dtype, head_block, ValueIndex(shape, offset, i), value[i]);
+  }
+}
+
+}  // namespace cleave::attention
