@@ -16,7 +16,6 @@ constexpr uint32_t kMaxHeadDim = 1024;
 constexpr uint32_t kMaxFfn = 1U << 20U;
 constexpr uint32_t kMaxVocab = 1U << 24U;
 constexpr uint32_t kMaxPositions = 1U << 30U;
-constexpr uint32_t kMaxLayers = 1024;
 constexpr uint32_t kMaxAttentionWidth = 1U << 20U;  // H·d
 
 Status InRange(std::string_view field, uint64_t value, uint64_t low, uint64_t high) {
@@ -95,7 +94,7 @@ Status ModelConfig::Validate() const {
   RETURN_IF_ERROR(InRange("intermediate_size", ffn_size, 1, kMaxFfn));
   RETURN_IF_ERROR(InRange("vocab_size", vocab_size, 1, kMaxVocab));
   RETURN_IF_ERROR(InRange("max_position_embeddings", max_position, 1, kMaxPositions));
-  RETURN_IF_ERROR(InRange("num_hidden_layers", layers.size(), 1, kMaxLayers));
+  RETURN_IF_ERROR(InRange("num_hidden_layers", layers.size(), 1, ModelConfig::kMaxLayers));
   RETURN_IF_ERROR(Positive("rms_norm_eps", norm_eps));
   RETURN_IF_ERROR(Positive("the attention scale", attention_scale));
   RETURN_IF_ERROR(Positive("the embedding scale", embedding_scale));

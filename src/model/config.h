@@ -44,6 +44,9 @@ struct LayerConfig {
 };
 
 struct ModelConfig {
+  // Readers check it before they make room for the layers a file announces.
+  static constexpr uint32_t kMaxLayers = 1024;
+
   Family family = Family::kLlama;
   std::string architecture;  // as the file names it
 
