@@ -1,4 +1,4 @@
 cleave_library(NAME decoder
-  SOURCES decoder.cc inline_executor.cc kv_cache.cc model_weights.cc sizing.cc
-  DEPS cleave_base cleave_tensor cleave_kernels cleave_format fmt::fmt)
+  SOURCES decoder.cc inline_executor.cc kv_cache.cc model_weights.cc open_model.cc sizing.cc
+  DEPS cleave_base cleave_tensor cleave_kernels cleave_format cleave_host fmt::fmt)
 cleave_test(NAME sizing SOURCES sizing_test.cc DEPS cleave_decoder)

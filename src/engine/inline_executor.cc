@@ -21,8 +21,8 @@ Result<std::unique_ptr<InlineExecutor>> InlineExecutor::Create(
   ASSIGN_OR_RETURN(KvCache kv, KvCache::Create(shape, config.num_layers(), config.num_kv_heads,
                                                options.num_blocks));
   executor->kv_ = std::make_unique<KvCache>(std::move(kv));
-  ASSIGN_OR_RETURN(executor->weights_,
-                   LoadWeights(*executor->checkpoint_, &executor->pool_, progress));
+  ASSIGN_OR_RETURN(executor->weights_, LoadWeights(*executor->checkpoint_, options.float_type,
+                                                   &executor->pool_, progress));
   const DecoderOptions decoder_options{.isa = options.isa,
                                        .max_batch_tokens = options.max_batch_tokens,
                                        .max_sequences = options.max_sequences,

@@ -5,6 +5,7 @@
 // Fails at Create: what cannot be read or does not fit, with the numbers and the flag that helps.
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/decoder.h"
@@ -21,7 +22,8 @@ struct InlineExecutorOptions {
   uint32_t max_batch_tokens = 512;
   uint32_t max_sequences = 64;
   uint32_t max_positions = 0;
-  KvShape kv_shape;  // head_dim is filled in
+  KvShape kv_shape;                 // head_dim is filled in
+  std::optional<DType> float_type;  // unquantised matrices are rounded to it; nothing = as stored
   uint32_t num_blocks = 0;
 };
 

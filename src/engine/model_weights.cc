@@ -1,6 +1,6 @@
 #include "engine/model_weights.h"
 
-#include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace cleave {
@@ -13,15 +13,44 @@ struct PackJob {
   PackedMatrix* target = nullptr;
 };
 
+// A whole float matrix as another float type, rounded to nearest even.
+std::vector<std::byte> RoundTo(DType type, const TensorView& source, ThreadPool* pool) {
+  const uint64_t cols = source.cols();
+  const uint64_t from_bytes = RowBytes(source.dtype, cols).value_or(0);
+  const uint64_t to_bytes = RowBytes(type, cols).value_or(0);
+  const auto rows = static_cast<uint32_t>(source.rows());
+  std::vector<std::byte> out(rows * to_bytes);
+  pool->Run([&](uint32_t thread) {
+    const ThreadPool::Share share = pool->ShareOf(rows, thread);
+    std::vector<float> row(cols);
+    for (uint64_t r = share.begin; r < share.end; ++r) {
+      DequantiseRow(source.dtype, source.data + r * from_bytes, cols, row.data());
+      std::byte* to = &out[r * to_bytes];
+      if (type == DType::kF32) {
+        std::memcpy(to, row.data(), to_bytes);
+        continue;
+      }
+      for (uint64_t i = 0; i < cols; ++i) {
+        const uint16_t half = type == DType::kF16 ? FloatToHalf(row[i]) : FloatToBFloat16(row[i]);
+        std::memcpy(to + 2 * i, &half, sizeof(half));
+      }
+    }
+  });
+  return out;
+}
+
 class Loader {
  public:
-  explicit Loader(const Checkpoint& checkpoint)
-      : checkpoint_(checkpoint), config_(checkpoint.config()) {}
+  Loader(const Checkpoint& checkpoint, std::optional<DType> float_type)
+      : checkpoint_(checkpoint), config_(checkpoint.config()), float_type_(float_type) {}
 
   Status Collect(ModelWeights* out);
   void Pack(ThreadPool* pool, const LoadProgress& progress);
 
  private:
+  [[nodiscard]] bool NeedsRounding(const TensorView& view) const {
+    return float_type_ && !IsQuantised(view.dtype) && view.dtype != *float_type_;
+  }
   Status AddMatrix(WeightId id, KPlan plan, PackedMatrix* target);
   // Reads a norm or bias as fp32; optional ones stay empty when the file has none.
   Status ReadVector(WeightId id, std::vector<float>* out) const;
@@ -31,6 +60,7 @@ class Loader {
 
   const Checkpoint& checkpoint_;
   const ModelConfig& config_;
+  const std::optional<DType> float_type_;
   std::vector<PackJob> jobs_;
 };
 
@@ -58,7 +88,9 @@ Status Loader::ReadNorm(WeightId id, std::vector<float>* out) const {
 Status Loader::AddMatrix(WeightId id, KPlan plan, PackedMatrix* target) {
   ASSIGN_OR_RETURN(TensorView view, checkpoint_.Weight(id));
   const auto rows = static_cast<uint32_t>(view.rows());
-  ASSIGN_OR_RETURN(*target, PackedMatrix::Allocate(view, rows, std::move(plan)));
+  TensorView packed_as = view;
+  if (NeedsRounding(view)) packed_as.dtype = *float_type_;
+  ASSIGN_OR_RETURN(*target, PackedMatrix::Allocate(packed_as, rows, std::move(plan)));
   const RowOrder order = checkpoint_.OrderOf(id);
   const uint32_t head_dim = config_.head_dim;
   jobs_.push_back({std::move(view),
@@ -117,8 +149,14 @@ Status Loader::Collect(ModelWeights* out) {
 }
 
 void Loader::Pack(ThreadPool* pool, const LoadProgress& progress) {
+  std::vector<std::byte> rounded;
   for (size_t i = 0; i < jobs_.size(); ++i) {
     PackJob& job = jobs_[i];
+    if (NeedsRounding(job.source)) {
+      rounded = RoundTo(*float_type_, job.source, pool);
+      job.source.data = rounded.data();
+      job.source.dtype = *float_type_;
+    }
     pool->Run([&](uint32_t thread) {
       // The same share of groups that the thread multiplies later: first touch places its pages.
       const ThreadPool::Share share = pool->ShareOf(job.target->groups(), thread);
@@ -147,10 +185,10 @@ uint64_t ModelWeights::packed_bytes() const {
   return total;
 }
 
-Result<ModelWeights> LoadWeights(const Checkpoint& checkpoint, ThreadPool* pool,
-                                 const LoadProgress& progress) {
+Result<ModelWeights> LoadWeights(const Checkpoint& checkpoint, std::optional<DType> float_type,
+                                 ThreadPool* pool, const LoadProgress& progress) {
   ModelWeights weights;
-  Loader loader(checkpoint);
+  Loader loader(checkpoint, float_type);
   RETURN_IF_ERROR(loader.Collect(&weights));
   loader.Pack(pool, progress);
   checkpoint.DropResidentPages();

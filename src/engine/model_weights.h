@@ -7,6 +7,7 @@
 // Fails: kUnsupported and kDataLoss from the checkpoint, kResourceExhausted when memory ends.
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "base/status.h"
@@ -59,8 +60,10 @@ struct ModelWeights {
 // Called now and then while loading with the share done, 0 to 1; from the calling thread.
 using LoadProgress = std::function<void(double share)>;
 
-// The checkpoint must outlive the weights (the embedding is a view into it).
-Result<ModelWeights> LoadWeights(const Checkpoint& checkpoint, ThreadPool* pool,
-                                 const LoadProgress& progress);
+// The checkpoint must outlive the weights (the embedding is a view into it). `float_type`: matrices
+// stored as F32, F16 or BF16 are rounded to it first (--dtype); nothing = as stored. Quantised ones
+// stay as they are.
+Result<ModelWeights> LoadWeights(const Checkpoint& checkpoint, std::optional<DType> float_type,
+                                 ThreadPool* pool, const LoadProgress& progress);
 
 }  // namespace cleave

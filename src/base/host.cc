@@ -1,4 +1,4 @@
-#include "launch/host.h"
+#include "base/host.h"
 
 #include <hwloc.h>
 #include <sched.h>

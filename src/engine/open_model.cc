@@ -1,0 +1,103 @@
+#include "engine/open_model.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "base/host.h"
+
+namespace cleave {
+namespace {
+
+Result<std::optional<DType>> ParseFloatType(const std::string& flag, const std::string& text) {
+  if (text == "auto") return std::optional<DType>();
+  if (text == "float32" || text == "float" || text == "f32") return std::optional(DType::kF32);
+  if (text == "float16" || text == "half" || text == "f16") return std::optional(DType::kF16);
+  if (text == "bfloat16" || text == "bf16") return std::optional(DType::kBF16);
+  return InvalidArgument(
+      fmt::format("{} {}: expected auto, float32, float16 or bfloat16", flag, text));
+}
+
+// The cache follows the weights: exact for F32, their own type for bf16, half otherwise.
+DType DefaultKvType(DType weights) {
+  return weights == DType::kF32 || weights == DType::kBF16 ? weights : DType::kF16;
+}
+
+uint64_t LoadedBytes(const Checkpoint& checkpoint, std::optional<DType> float_type) {
+  const DType stored = checkpoint.main_dtype();
+  if (!float_type || IsQuantised(stored)) return checkpoint.weight_bytes();
+  return checkpoint.weight_bytes() / InfoOf(stored).block_bytes * InfoOf(*float_type).block_bytes;
+}
+
+}  // namespace
+
+Result<ModelPlan> PlanModel(const Checkpoint& checkpoint, const ModelSettings& settings) {
+  const ModelConfig& config = checkpoint.config();
+  RETURN_IF_ERROR(config.Validate());
+  ModelPlan plan;
+  InlineExecutorOptions& options = plan.executor;
+  ASSIGN_OR_RETURN(options.float_type, ParseFloatType("--dtype", settings.dtype));
+  ASSIGN_OR_RETURN(const std::optional<DType> kv_type,
+                   ParseFloatType("--kv-cache-dtype", settings.kv_cache_dtype));
+  const uint32_t block = settings.block_size;
+  if (block != 16 && block != 32 && block != 64 && block != 128) {
+    return InvalidArgument(
+        fmt::format("--block-size {}: KV blocks hold 16, 32, 64 or 128 tokens", block));
+  }
+  const DType weights = IsQuantised(checkpoint.main_dtype())
+                            ? checkpoint.main_dtype()
+                            : options.float_type.value_or(checkpoint.main_dtype());
+  options.kv_shape = {.dtype = kv_type.value_or(DefaultKvType(weights)),
+                      .head_dim = config.head_dim,
+                      .block_tokens = block};
+  ASSIGN_OR_RETURN(options.isa, ChooseIsa());
+  options.threads = settings.threads == 0 ? UsableCoreCount() : settings.threads;
+  options.max_batch_tokens = settings.max_num_batched_tokens;
+  options.max_sequences = settings.max_num_seqs;
+  if (settings.max_model_len && *settings.max_model_len > config.max_position) {
+    return InvalidArgument(fmt::format(
+        "--max-model-len {}: the model was made for {} positions; give at most that, or auto",
+        *settings.max_model_len, config.max_position));
+  }
+  const SizingInput sizing{.config = &config,
+                           .kv_shape = options.kv_shape,
+                           .weight_bytes = LoadedBytes(checkpoint, options.float_type),
+                           .memory_bytes = ReadHostMemory().total_bytes,
+                           .utilization = settings.memory_utilization,
+                           .kv_cache_memory_bytes = settings.kv_cache_memory_bytes,
+                           .max_model_len = settings.max_model_len,
+                           .max_num_seqs = settings.max_num_seqs,
+                           .max_num_batched_tokens = settings.max_num_batched_tokens};
+  ASSIGN_OR_RETURN(plan.sizing, ComputeSizing(sizing));
+  options.max_positions = plan.sizing.max_model_len;
+  options.num_blocks = plan.sizing.num_blocks;
+  return plan;
+}
+
+Result<std::unique_ptr<InlineExecutor>> LoadModel(std::unique_ptr<Checkpoint> checkpoint,
+                                                  const ModelPlan& plan,
+                                                  const LoadProgress& progress) {
+  return InlineExecutor::Create(std::move(checkpoint), plan.executor, progress);
+}
+
+Status SmokeForward(Executor* executor) {
+  const int32_t token = 0;
+  const int32_t block = 0;
+  const BatchSequence sequence{.first_position = 0, .tokens = 1, .block_table = {&block, 1}};
+  RETURN_IF_ERROR(executor->Forward({.token_ids = {&token, 1}, .sequences = {&sequence, 1}}));
+  std::vector<float> logits(executor->vocab_size());
+  const uint32_t row = 0;
+  RETURN_IF_ERROR(executor->Logits({&row, 1}, logits.data()));
+  for (size_t id = 0; id < logits.size(); ++id) {
+    if (!std::isfinite(logits[id])) {
+      return DataLoss(fmt::format(
+          "the model's first forward pass gives {} for token {}: its weights are damaged",
+          logits[id], id));
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace cleave
