@@ -55,17 +55,18 @@ TEST(KPlanTest, HeldUnitsArePackedInOrder) {
 // What makes a split invisible: the ranks' blocks and groups together are one rank's.
 TEST(KPlanTest, RanksTogetherHoldTheBlocksOfOne) {
   std::mt19937 rng(7);
+  const auto draw = [&](uint32_t n) { return static_cast<uint32_t>(rng() % n); };
   for (int trial = 0; trial < 200; ++trial) {
-    const uint32_t unit = 1 + rng() % 150;
-    const uint32_t k = 1 + rng() % 1000;
-    const uint32_t group = rng() % 2 == 0 ? 64 : 128;
+    const uint32_t unit = 1 + draw(150);
+    const uint32_t k = 1 + draw(1000);
+    const uint32_t group = draw(2) == 0 ? 64 : 128;
     const uint32_t units = (k + unit - 1) / unit;
     const UnitRange all{0, units};
     const KPlan whole = RowPlan(k, unit, group, {&all, 1});
     EXPECT_EQ(whole.row_elements, k);
 
-    std::vector<std::vector<UnitRange>> held(1 + rng() % 9);
-    for (uint32_t u = 0; u < units; ++u) held[rng() % held.size()].push_back({u, u + 1});
+    std::vector<std::vector<UnitRange>> held(1 + draw(9));
+    for (uint32_t u = 0; u < units; ++u) held[draw(9) % held.size()].push_back({u, u + 1});
     std::multiset<std::tuple<uint32_t, uint32_t, uint32_t>> parts;
     size_t groups = 0;
     for (const auto& h : held) {

@@ -22,14 +22,17 @@ class ActBuffer {
  public:
   ActBuffer(uint32_t max_rows, uint32_t max_blocks);
 
-  // Layout of kInt8: q [row][block][32] int8; scale [row][block] f32; sum [row][block] int32 (Σq).
+  // Layout of kInt8: q [row][block][32] int8; scale [row][block] f32; sum [row][block] int32 (Σq);
+  // half_sum [row][block] (Σq of elements 0..15). Rows are max_blocks() apart.
   // kBF16: [row][block][32] u16; kF32: [row][block][32] f32. Elements outside a block are zero.
   [[nodiscard]] int8_t* q() const { return reinterpret_cast<int8_t*>(data_.get()); }
   [[nodiscard]] uint16_t* bf16() const { return reinterpret_cast<uint16_t*>(data_.get()); }
   [[nodiscard]] float* f32() const { return reinterpret_cast<float*>(data_.get()); }
   [[nodiscard]] float* scale() const { return scale_.get(); }
   [[nodiscard]] int32_t* sum() const { return sum_.get(); }
+  [[nodiscard]] int32_t* half_sum() const { return half_sum_.get(); }
   [[nodiscard]] uint32_t max_rows() const { return max_rows_; }
+  // At least what was asked for: padded so that rows do not share cache sets.
   [[nodiscard]] uint32_t max_blocks() const { return max_blocks_; }
 
  private:
@@ -41,10 +44,12 @@ class ActBuffer {
   std::unique_ptr<std::byte[], Free> data_;
   std::unique_ptr<float[]> scale_;
   std::unique_ptr<int32_t[]> sum_;
+  std::unique_ptr<int32_t[]> half_sum_;
 };
 
 // Rows [row_begin, row_end) of x ([rows, x_stride] fp32, row_elements used) into `out`.
 // kInt8: per block d = amax/127, q = rne(x·(1/d)), Σq; a block whose amax is under 2^-100 is zeros.
+// A block with a NaN or an infinity gets scale NaN and q 0, so that whatever it meets is NaN.
 void PrepareActs(Isa isa, ActKind kind, const KPlan& plan, const float* x, size_t x_stride,
                  uint32_t row_begin, uint32_t row_end, ActBuffer* out);
 

@@ -4,7 +4,7 @@
 // and every instruction set.
 //
 // A (group, block) record holds 16 rows × 32 elements; elements outside [lo, hi) and rows past the
-// end are zeros that contribute nothing. Records by kind (packed_matrix.cc has the byte tables):
+// end contribute nothing. Records by kind (record.h has the byte tables):
 //   8-bit quants   u8 = q + zero, four consecutive k of a row side by side ("quads"), plus scales
 //   4/5/6-bit      nibbles (and high bits) of the same quads, plus scales and, if the format has
 //                  one, minimums
@@ -22,6 +22,8 @@
 #include "tensor/view.h"
 
 namespace cleave {
+
+struct RecordLayout;  // kernels/record.h
 
 inline constexpr uint32_t kRowsPerGroup = 16;
 
@@ -70,6 +72,10 @@ class PackedMatrix {
     size_t bytes;
     void operator()(std::byte* p) const;
   };
+
+  // One source row into a lane of a group's zeroed stream; its slice's squared 2-norm.
+  double PackRow(const RecordLayout& layout, const std::byte* row, uint32_t lane,
+                 std::byte* stream) const;
 
   DType dtype_ = DType::kF32;
   uint32_t rows_ = 0;

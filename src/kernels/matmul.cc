@@ -1,0 +1,211 @@
+#include "kernels/matmul.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/checked.h"
+#include "base/status.h"
+#include "kernels/matmul_job.h"
+
+namespace cleave {
+namespace {
+
+constexpr size_t kLine = 64;
+
+// An odd number of cache lines a row, also of the one-byte kind: rows of a tile then fall into
+// different cache sets whatever K is.
+uint32_t PaddedBlocks(uint32_t blocks) { return 2 * (CeilDiv(blocks, 2U) | 1U); }
+
+void Quantise(Isa isa, const QuantiseJob& job) {
+  switch (isa) {
+    case Isa::kScalar:
+      return QuantiseScalar(job);
+    case Isa::kAvx2:
+      return QuantiseAvx2(job);
+    case Isa::kAvx512:
+      return QuantiseAvx512(job);
+  }
+}
+
+void RoundToBf16(Isa isa, const float* x, uint32_t n, uint16_t* out) {
+  switch (isa) {
+    case Isa::kScalar:
+      return RoundToBf16Scalar(x, n, out);
+    case Isa::kAvx2:
+      return RoundToBf16Avx2(x, n, out);
+    case Isa::kAvx512:
+      return RoundToBf16Avx512(x, n, out);
+  }
+}
+
+// `count` blocks of 32 consecutive elements of x into blocks [at, at + count) of the buffer.
+void PrepareBlocks(Isa isa, ActKind kind, const float* x, uint32_t count, size_t at,
+                   ActBuffer* out) {
+  switch (kind) {
+    case ActKind::kInt8:
+      return Quantise(isa, {.x = x,
+                            .count = count,
+                            .q = out->q() + 32 * at,
+                            .scale = out->scale() + at,
+                            .sum = out->sum() + at,
+                            .half_sum = out->half_sum() + at});
+    case ActKind::kBF16:
+      return RoundToBf16(isa, x, 32 * count, out->bf16() + 32 * at);
+    case ActKind::kF32:
+      std::memcpy(out->f32() + 32 * at, x, size_t{128} * count);
+  }
+}
+
+bool IsWhole(const KBlock& b) { return b.lo == 0 && b.hi == 32; }
+
+void PrepareRow(Isa isa, ActKind kind, const KPlan& plan, const float* x, size_t first,
+                ActBuffer* out) {
+  const size_t blocks = plan.blocks.size();
+  for (size_t b = 0; b < blocks;) {
+    const KBlock& block = plan.blocks[b];
+    if (!IsWhole(block)) {
+      alignas(kLine) std::array<float, 32> padded{};
+      std::copy_n(x + block.source, block.hi - block.lo, padded.begin() + block.lo);
+      PrepareBlocks(isa, kind, padded.data(), 1, first + b, out);
+      ++b;
+      continue;
+    }
+    size_t end = b + 1;
+    while (end < blocks && IsWhole(plan.blocks[end])) ++end;
+    PrepareBlocks(isa, kind, x + block.source, static_cast<uint32_t>(end - b), first + b, out);
+    b = end;
+  }
+}
+
+MatmulJob JobOf(const PackedMatrix& w, const ActBuffer& a, uint32_t rows, uint32_t group_begin,
+                uint32_t group_end) {
+  MatmulJob job;
+  job.dtype = w.dtype();
+  job.records = w.group_data(0);
+  job.blocks = static_cast<uint32_t>(w.plan().blocks.size());
+  job.outputs = w.rows();
+  job.group_begin = group_begin;
+  job.group_end = group_end;
+  job.rows = rows;
+  job.act_stride = a.max_blocks();
+  job.acts = a.q();
+  job.scale = a.scale();
+  job.sum = a.sum();
+  job.half_sum = a.half_sum();
+  return job;
+}
+
+void Multiply(Isa isa, const MatmulJob& job) {
+  if (job.rows == 0 || job.group_begin >= job.group_end) return;
+  switch (isa) {
+    case Isa::kScalar:
+      return MatmulScalar(job);
+    case Isa::kAvx2:
+      return MatmulAvx2(job);
+    case Isa::kAvx512:
+      break;
+  }
+  static const bool bf16_dot = CpuHasBf16Dot();
+  if (job.dtype == DType::kBF16 && bf16_dot) return MatmulAvx512Bf16(job);
+  MatmulAvx512(job);
+}
+
+double SquaredNormInt8(const ActBuffer& a, size_t first, size_t blocks) {
+  double total = 0;
+  for (size_t b = first; b < first + blocks; ++b) {
+    const int8_t* q = a.q() + 32 * b;
+    int32_t squares = 0;
+    for (size_t i = 0; i < 32; ++i) squares += q[i] * q[i];
+    const double d = a.scale()[b];
+    total += d * d * squares;
+  }
+  return total;
+}
+
+// Lane i sums elements i + 16·j, then the lanes in order.
+template <typename Load>
+double SquaredNormPlain(size_t first, size_t blocks, Load load) {
+  std::array<double, 16> lanes{};
+  for (size_t j = 2 * first; j < 2 * (first + blocks); ++j) {
+    for (size_t i = 0; i < 16; ++i) {
+      const double v = load(16 * j + i);
+      lanes[i] += v * v;
+    }
+  }
+  double total = 0;
+  for (double lane : lanes) total += lane;
+  return total;
+}
+
+}  // namespace
+
+void ActBuffer::Free::operator()(void* p) const { std::free(p); }
+
+ActBuffer::ActBuffer(uint32_t max_rows, uint32_t max_blocks)
+    : max_rows_(max_rows), max_blocks_(PaddedBlocks(max_blocks)) {
+  const size_t blocks = size_t{max_rows_} * max_blocks_;
+  const size_t bytes = RoundUp<size_t>(blocks * 32 * sizeof(float), kLine) + kLine;
+  data_.reset(static_cast<std::byte*>(std::aligned_alloc(kLine, bytes)));
+  CLEAVE_CHECK(data_ != nullptr);
+  scale_ = std::make_unique<float[]>(blocks);
+  sum_ = std::make_unique<int32_t[]>(blocks);
+  half_sum_ = std::make_unique<int32_t[]>(blocks);
+}
+
+void PrepareActs(Isa isa, ActKind kind, const KPlan& plan, const float* x, size_t x_stride,
+                 uint32_t row_begin, uint32_t row_end, ActBuffer* out) {
+  CLEAVE_CHECK(row_end <= out->max_rows() && plan.blocks.size() <= out->max_blocks());
+  for (size_t row = row_begin; row < row_end; ++row) {
+    PrepareRow(isa, kind, plan, x + row * x_stride, row * out->max_blocks(), out);
+  }
+}
+
+void MatmulColumn(Isa isa, const PackedMatrix& w, const ActBuffer& a, uint32_t rows,
+                  uint32_t group_begin, uint32_t group_end, float* y, size_t y_stride) {
+  MatmulJob job = JobOf(w, a, rows, group_begin, group_end);
+  job.y = y;
+  job.y_stride = y_stride;
+  Multiply(isa, job);
+}
+
+void MatmulRow(Isa isa, const PackedMatrix& w, const ActBuffer& a, uint32_t rows,
+               const int32_t* shift, const uint8_t* wide, uint32_t group_begin, uint32_t group_end,
+               int64_t* totals, size_t stride) {
+  MatmulJob job = JobOf(w, a, rows, group_begin, group_end);
+  job.totals = totals;
+  job.totals_stride = stride;
+  job.shift = shift;
+  job.wide = wide;
+  job.sum_groups = w.plan().group_ends.data();
+  job.sum_group_count = static_cast<uint32_t>(w.plan().group_ends.size());
+  Multiply(isa, job);
+}
+
+bool RowFitsInt32(ActKind kind, const ActBuffer& a, const KPlan& plan, uint32_t row,
+                  float max_row_norm, int32_t shift) {
+  const size_t first = size_t{row} * a.max_blocks();
+  const size_t blocks = plan.blocks.size();
+  double squares = 0;
+  switch (kind) {
+    case ActKind::kInt8:
+      squares = SquaredNormInt8(a, first, blocks);
+      break;
+    case ActKind::kBF16:
+      squares = SquaredNormPlain(first, blocks, [&](size_t i) -> double {
+        return std::bit_cast<float>(static_cast<uint32_t>(a.bf16()[i]) << 16U);
+      });
+      break;
+    case ActKind::kF32:
+      squares = SquaredNormPlain(first, blocks, [&](size_t i) -> double { return a.f32()[i]; });
+      break;
+  }
+  // A NaN compares false.
+  const double power = std::bit_cast<double>(static_cast<uint64_t>(1023 + shift) << 52U);
+  return std::sqrt(squares) * max_row_norm * power < 0x1p30;
+}
+
+}  // namespace cleave

@@ -1,0 +1,130 @@
+#include "kernels/packed_matrix.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <thread>
+
+#include "kernels/weight_fixture.h"
+
+namespace cleave {
+namespace {
+
+using ::testing::HasSubstr;
+
+class EveryType : public ::testing::TestWithParam<DType> {};
+std::string TypeName(const ::testing::TestParamInfo<DType>& info) {
+  return std::string(NameOf(info.param));
+}
+INSTANTIATE_TEST_SUITE_P(PackedMatrix, EveryType, ::testing::ValuesIn(kAllDTypes), TypeName);
+
+TEST_P(EveryType, UnpackedRowsAreTheFormatsValues) {
+  const uint32_t cols = 512;
+  const Weights w = MakeWeights(GetParam(), 37, cols, 1);
+  const std::vector<float> truth = Dequantise(w.view);
+  const PackedMatrix m = Pack(w.view, ColumnPlan(cols));
+  EXPECT_EQ(m.groups(), 3U);
+  EXPECT_EQ(m.rows(), 37U);
+  std::vector<float> row(cols);
+  for (uint32_t r = 0; r < m.rows(); ++r) {
+    m.UnpackRow(r, row.data());
+    EXPECT_EQ(0, std::memcmp(row.data(), &truth[size_t{r} * cols], cols * sizeof(float)));
+  }
+}
+
+TEST_P(EveryType, SlicesFollowTheRowMapAndThePlan) {
+  const uint32_t cols = 512;
+  const Weights w = MakeWeights(GetParam(), 40, cols, 2);
+  const std::vector<float> truth = Dequantise(w.view);
+  const std::vector<UnitRange> held{{1, 2}, {4, 6}};
+  Result<PackedMatrix> m = PackedMatrix::Allocate(w.view, 20, RowPlan(cols, 80, 64, held));
+  ASSERT_TRUE(m.ok());
+  const auto map = [](uint64_t r) { return 39 - r; };
+  std::thread other([&] { m->PackGroups(w.view, map, 1, 2); });
+  m->PackGroups(w.view, map, 0, 1);
+  other.join();
+  m->Finish();
+  std::vector<float> row(cols, -7.0F);
+  for (uint32_t r = 0; r < 20; ++r) {
+    m->UnpackRow(r, row.data());
+    for (uint32_t k = 0; k < cols; ++k) {
+      const bool mine = (k >= 80 && k < 160) || (k >= 320 && k < 480);
+      EXPECT_EQ(row[k], mine ? truth[(39 - r) * cols + k] : -7.0F) << r << " " << k;
+    }
+  }
+}
+
+TEST_P(EveryType, NormBoundIsAboveTheTrueNormAndClose) {
+  const uint32_t cols = 768;
+  const Weights w = MakeWeights(GetParam(), 19, cols, 3);
+  const std::vector<float> truth = Dequantise(w.view);
+  const std::vector<UnitRange> held{{0, 1}, {3, 5}};
+  const PackedMatrix m = Pack(w.view, RowPlan(cols, 96, 64, held));
+  double largest = 0;
+  for (uint32_t r = 0; r < 19; ++r) {
+    double squares = 0;
+    for (uint32_t k = 0; k < cols; ++k) {
+      const uint32_t unit = k / 96;
+      if (unit != 0 && unit != 3 && unit != 4) continue;
+      squares += std::pow(static_cast<double>(truth[r * cols + k]), 2);
+    }
+    largest = std::max(largest, std::sqrt(squares));
+  }
+  EXPECT_GE(m.max_row_norm(), largest);
+  EXPECT_LE(m.max_row_norm(), largest * 1.0001);
+}
+
+TEST_P(EveryType, PackedSizeStaysNearTheFiles) {
+  const Weights w = MakeWeights(GetParam(), 64, 1536, 4);
+  const PackedMatrix m = Pack(w.view, ColumnPlan(1536));
+  const bool k_quant = InfoOf(GetParam()).block_elements == 256;
+  EXPECT_LE(static_cast<double>(m.bytes()),
+            static_cast<double>(w.bytes.size()) * (k_quant ? 1.4 : 1.05));
+}
+
+TEST(PackedMatrixTest, DamagedScalesMakeTheNormInfinite) {
+  Weights w = MakeWeights(DType::kQ41, 16, 64, 5);
+  PutHalf(std::numeric_limits<float>::quiet_NaN(), w.bytes.data() + 20);
+  EXPECT_TRUE(std::isinf(Pack(w.view, ColumnPlan(64)).max_row_norm()));
+  Weights f = MakeWeights(DType::kF32, 16, 64, 5);
+  const float inf = -std::numeric_limits<float>::infinity();
+  std::memcpy(f.bytes.data() + 4 * 70, &inf, 4);
+  EXPECT_TRUE(std::isinf(Pack(f.view, ColumnPlan(64)).max_row_norm()));
+}
+
+TEST(PackedMatrixTest, PlanPastTheColumnsIsRefused) {
+  const Weights w = MakeWeights(DType::kQ80, 16, 64, 6);
+  Result<PackedMatrix> m = PackedMatrix::Allocate(w.view, 16, ColumnPlan(96));
+  ASSERT_FALSE(m.ok());
+  EXPECT_EQ(m.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(m.status().message(), HasSubstr("64 columns, its plan needs 96"));
+}
+
+TEST(PackedMatrixTest, RaggedQuantisedRowsAreRefused) {
+  const TensorView view{.data = nullptr, .dtype = DType::kQ4K, .shape = {16, 288}};
+  Result<PackedMatrix> m = PackedMatrix::Allocate(view, 16, ColumnPlan(288));
+  ASSERT_FALSE(m.ok());
+  EXPECT_THAT(m.status().message(), HasSubstr("not a multiple of 256"));
+}
+
+TEST(PackedMatrixTest, MemoryThatCannotBeHadIsAnError) {
+  const uint32_t cols = 1U << 30;
+  const TensorView view{.data = nullptr, .dtype = DType::kF32, .shape = {1U << 31, cols}};
+  KPlan plan = ColumnPlan(1U << 20);
+  Result<PackedMatrix> m = PackedMatrix::Allocate(view, 1U << 31, std::move(plan));
+  ASSERT_FALSE(m.ok());
+  EXPECT_EQ(m.status().code(), StatusCode::kResourceExhausted);
+}
+
+TEST(PackedMatrixTest, KindsOfActivations) {
+  EXPECT_EQ(ActKindOf(DType::kQ41), ActKind::kInt8);
+  EXPECT_EQ(ActKindOf(DType::kQ6K), ActKind::kInt8);
+  EXPECT_EQ(ActKindOf(DType::kBF16), ActKind::kBF16);
+  EXPECT_EQ(ActKindOf(DType::kF16), ActKind::kF32);
+  EXPECT_EQ(ActKindOf(DType::kF32), ActKind::kF32);
+}
+
+}  // namespace
+}  // namespace cleave
