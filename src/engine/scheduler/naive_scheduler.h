@@ -1,0 +1,240 @@
+#pragma once
+// NaiveScheduler: the rules of scheduler.h once more, over one ordered map, with everything found
+// by searching. Tests compare the plans of both. Not linked into any library.
+
+#include <algorithm>
+#include <map>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "engine/scheduler/scheduler.h"
+#include "kv/naive_block_pool.h"
+
+namespace cleave {
+
+class NaiveScheduler {
+ public:
+  using Rank = std::tuple<int32_t, int64_t, uint64_t>;
+  enum class Phase { kWaits, kRuns, kDrains };
+
+  struct Entry {
+    uint64_t tag;
+    uint32_t first;
+    uint32_t tokens;
+    bool samples;
+    std::vector<BlockId> table;
+    bool operator==(const Entry&) const = default;
+  };
+  struct Step {
+    std::vector<Entry> entries;
+    std::vector<std::pair<uint64_t, uint32_t>> admitted;   // tag, cached tokens
+    std::vector<std::pair<uint64_t, uint32_t>> preempted;  // tag, computed tokens
+  };
+
+  explicit NaiveScheduler(const SchedulerConfig& config)
+      : config_(config), pool_(config.num_blocks) {}
+
+  void Add(const SequenceFacts& f) {
+    One one;
+    one.facts = f;
+    one.names.assign(f.names.begin(), f.names.end());
+    one.known = f.tokens;
+    all_[{f.priority, f.arrival, order_++}] = one;
+  }
+  void AppendName(uint64_t tag, const BlockHash& name) { Get(tag).names.push_back(name); }
+  void End(uint64_t tag) {
+    const auto it = Where(tag);
+    if (it->second.flights == 0) {
+      pool_.Release(it->second.table);
+    } else {
+      ghosts_.push_back(it->second);  // blocks stay until the last flight lands
+    }
+    all_.erase(it);
+  }
+
+  Step Schedule() {
+    Step step;
+    left_ = config_.max_num_batched_tokens;
+    bool stalled = false;
+    for (const Rank& rank : Running()) {
+      if (!all_.contains(rank) || all_[rank].phase != Phase::kRuns) continue;
+      if (Wanted(all_[rank]) != 1 || left_ == 0) continue;
+      if (GetBlock(rank, &step, &stalled)) Put(&all_[rank], 1, &step);
+    }
+    for (const Rank& rank : Running()) {
+      if (Wanted(all_[rank]) > 1 && left_ > 0) Put(&all_[rank], Wanted(all_[rank]), &step);
+    }
+    if (step.preempted.empty() && !stalled && !AnyDrains()) Admit(&step);
+    return step;
+  }
+
+  // `ends` names the tags whose entry ended them.
+  void Commit(const Step& step, const std::vector<uint64_t>& ends) {
+    for (const Entry& e : step.entries) {
+      if (Where(e.tag) == all_.end()) {
+        Land(e.tag);
+        continue;
+      }
+      One& one = Get(e.tag);
+      --one.flights;
+      one.computed = e.first + e.tokens;
+      if (e.samples) {
+        --one.pending;
+        ++one.known;
+      }
+      for (; one.published < std::min<size_t>(one.names.size(), one.computed / bs());
+           ++one.published) {
+        pool_.Publish(one.table[one.published], one.names[one.published]);
+      }
+      if (std::find(ends.begin(), ends.end(), e.tag) != ends.end()) {
+        End(e.tag);
+      } else if (one.phase == Phase::kDrains && one.flights == 0) {
+        Requeue(&one);
+      }
+    }
+  }
+
+  [[nodiscard]] uint32_t free_blocks() const { return pool_.free_blocks(); }
+  [[nodiscard]] size_t sequences() const { return all_.size(); }
+
+ private:
+  struct One {
+    SequenceFacts facts;
+    std::vector<BlockHash> names;
+    std::vector<BlockId> table;
+    Phase phase = Phase::kWaits;
+    uint32_t known = 0, pending = 0, scheduled = 0, computed = 0, flights = 0, passed = 0;
+    size_t published = 0;
+  };
+
+  [[nodiscard]] uint32_t bs() const { return config_.block_size; }
+  [[nodiscard]] uint32_t MostBlocks(const One& one) const {
+    return (one.facts.limit - 1 + bs() - 1) / bs();
+  }
+  static uint32_t Wanted(const One& one) {
+    const uint32_t length = one.known + one.pending;
+    return length < one.facts.limit ? length - one.scheduled : 0;
+  }
+  std::map<Rank, One>::iterator Where(uint64_t tag) {
+    return std::find_if(all_.begin(), all_.end(),
+                        [tag](const auto& e) { return e.second.facts.tag == tag; });
+  }
+  One& Get(uint64_t tag) { return Where(tag)->second; }
+  std::vector<Rank> In(Phase phase) const {
+    std::vector<Rank> ranks;
+    for (const auto& [rank, one] : all_) {
+      if (one.phase == phase) ranks.push_back(rank);
+    }
+    return ranks;
+  }
+  std::vector<Rank> Running() const { return In(Phase::kRuns); }
+  bool AnyDrains() const { return !In(Phase::kDrains).empty(); }
+
+  void Requeue(One* one) {
+    pool_.Release(one->table);
+    one->table.clear();
+    one->scheduled = one->computed = 0;
+    one->published = 0;
+    one->phase = Phase::kWaits;
+  }
+  void Land(uint64_t tag) {
+    for (auto it = ghosts_.begin(); it != ghosts_.end(); ++it) {
+      if (it->facts.tag != tag) continue;
+      if (--it->flights == 0) {
+        pool_.Release(it->table);
+        ghosts_.erase(it);
+      }
+      return;
+    }
+  }
+
+  bool GetBlock(const Rank& rank, Step* step, bool* stalled) {
+    One& one = all_[rank];
+    while (one.scheduled / bs() >= one.table.size()) {
+      if (pool_.free_blocks() > 0) {
+        one.table.push_back(pool_.Allocate());
+        continue;
+      }
+      One& worst = all_[Running().back()];
+      if (AnyDrains() || worst.known + worst.pending >= worst.facts.limit) {
+        *stalled = true;
+        return false;
+      }
+      step->preempted.emplace_back(worst.facts.tag, worst.computed);
+      if (worst.flights == 0) {
+        Requeue(&worst);
+      } else {
+        worst.phase = Phase::kDrains;
+      }
+      if (one.phase != Phase::kRuns) return false;
+    }
+    return true;
+  }
+
+  void Put(One* one, uint32_t tokens, Step* step) {
+    uint32_t n = std::min(tokens, left_);
+    const uint32_t chunk = config_.long_prefill_token_threshold;
+    if (chunk > 0) n = std::min(n, chunk);
+    left_ -= n;
+    const uint32_t first = one->scheduled;
+    one->scheduled += n;
+    const bool samples = one->scheduled == one->known + one->pending;
+    const auto blocks = static_cast<std::ptrdiff_t>((one->scheduled + bs() - 1) / bs());
+    step->entries.push_back(
+        {one->facts.tag, first, n, samples, {one->table.begin(), one->table.begin() + blocks}});
+    one->pending += samples ? 1 : 0;
+    ++one->flights;
+  }
+
+  void Admit(Step* step) {
+    std::vector<Rank> lacking;
+    for (const Rank& rank : In(Phase::kWaits)) {
+      const bool barred = std::any_of(lacking.begin(), lacking.end(), [this](const Rank& r) {
+        return all_[r].passed >= config_.max_bypasses;
+      });
+      if (barred || lacking.size() == Scheduler::kScanWindow || left_ == 0) return;
+      if (Running().size() == config_.max_num_seqs) return;
+      if (!AdmitOne(&all_[rank], step)) {
+        lacking.push_back(rank);
+        continue;
+      }
+      for (const Rank& r : lacking) ++all_[r].passed;
+    }
+  }
+  bool AdmitOne(One* one, Step* step) {
+    std::vector<BlockId> found;
+    for (uint32_t i = 0; i < one->names.size() && i < (one->known - 1) / bs(); ++i) {
+      const BlockId block = pool_.Find(one->names[i]);
+      if (block == kNoBlock || one->facts.lookup == CacheLookup::kNo) break;
+      found.push_back(block);
+    }
+    const uint32_t total = (one->known + bs() - 1) / bs();
+    size_t needed = total - found.size();
+    for (const BlockId b : found) needed += pool_.references(b) == 0 ? 1 : 0;
+    for (const Rank& rank : Running()) {
+      needed += all_[rank].table.size() < MostBlocks(all_[rank]) ? 1 : 0;
+    }
+    if (!Running().empty() && one->known % bs() == 0 && total < MostBlocks(*one)) ++needed;
+    if (needed > pool_.free_blocks()) return false;
+    for (const BlockId b : found) pool_.Acquire(b);
+    one->table = found;
+    while (one->table.size() < total) one->table.push_back(pool_.Allocate());
+    one->scheduled = one->computed = static_cast<uint32_t>(found.size()) * bs();
+    one->published = found.size();
+    one->phase = Phase::kRuns;
+    one->passed = 0;
+    step->admitted.emplace_back(one->facts.tag, one->computed);
+    Put(one, Wanted(*one), step);
+    return true;
+  }
+
+  const SchedulerConfig config_;
+  NaiveBlockPool pool_;
+  std::map<Rank, One> all_;
+  std::vector<One> ghosts_;  // ended, but still in flight
+  uint64_t order_ = 0;
+  uint32_t left_ = 0;
+};
+
+}  // namespace cleave

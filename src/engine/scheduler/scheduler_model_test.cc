@@ -1,0 +1,262 @@
+// The scheduler under long random lives: beside its naive model, plan for plan, and against a
+// memory that notices when a block is read that does not hold what the sequence computed.
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "engine/scheduler/naive_scheduler.h"
+#include "engine/scheduler/scheduler.h"
+
+namespace cleave {
+namespace {
+
+struct Life {
+  SequenceHandle handle = 0;
+  uint32_t prompt = 0;
+  uint32_t limit = 0;
+  uint64_t family = 0;  // sequences of a family share the tokens of their prompts
+  bool looks_up = true;
+  uint32_t known = 0;
+  uint32_t named = 0;
+};
+
+class Simulation {
+ public:
+  Simulation(const SchedulerConfig& config, uint64_t seed)
+      : config_(config),
+        scheduler_(config),
+        naive_(config),
+        random_(seed),
+        memory_(static_cast<size_t>(config.num_blocks) * config.block_size) {}
+
+  void Run(int steps) {
+    for (int i = 0; i < steps && !testing::Test::HasFatalFailure(); ++i) Event();
+    for (int i = 0; !lives_.empty(); ++i) {  // no new ones: everything must end
+      ASSERT_LT(i, 100000) << "sequences are stuck";
+      if (testing::Test::HasFatalFailure()) return;
+      ScheduleOrCommit();
+    }
+    while (!flights_.empty()) Commit();
+    ASSERT_EQ(scheduler_.running() + scheduler_.waiting(), 0U);
+    ASSERT_EQ(scheduler_.waiting_tokens(), 0U);
+    ASSERT_EQ(scheduler_.pool().free_blocks(), config_.num_blocks);
+    ASSERT_EQ(ended_, added_);
+  }
+  [[nodiscard]] uint64_t preemptions() const { return preemptions_; }
+  [[nodiscard]] uint64_t cached() const { return cached_; }
+
+ private:
+  struct Flight {
+    Plan plan;
+    NaiveScheduler::Step step;
+  };
+
+  void Event() {
+    const uint64_t dice = random_.Below(20);
+    if (dice < 5 && lives_.size() < 40) Add();
+    if (dice == 5 && !lives_.empty()) Abort();
+    if (dice > 5) ScheduleOrCommit();
+    const Status integrity = scheduler_.CheckIntegrity();
+    ASSERT_TRUE(integrity.ok()) << integrity.ToString();
+    ASSERT_EQ(scheduler_.pool().free_blocks(), naive_.free_blocks());
+    ASSERT_EQ(scheduler_.running() + scheduler_.waiting(), lives_.size());
+    ASSERT_EQ(naive_.sequences(), lives_.size());
+  }
+
+  // Stands for everything up to and including `position`: what its key and value depend on.
+  static uint64_t Content(const Life& life, uint64_t tag, uint32_t position) {
+    return position < life.prompt ? MixBits(life.family * 1000003 + position)
+                                  : MixBits(tag * 7919 + (uint64_t{position} << 40U));
+  }
+  [[nodiscard]] BlockHash Name(const Life& life, uint64_t tag, uint32_t block) const {
+    const uint32_t last = (block + 1) * config_.block_size - 1;
+    return {Content(life, tag, last), last};
+  }
+
+  void Add() {
+    const uint64_t tag = ++added_;
+    Life life;
+    const uint32_t most = config_.num_blocks * config_.block_size + 1;
+    life.limit = 2 + static_cast<uint32_t>(random_.Below(random_.Below(4) == 0 ? most - 1 : 30));
+    life.limit = std::min(life.limit, most);
+    life.prompt = 1 + static_cast<uint32_t>(random_.Below(life.limit - 1));
+    life.family = random_.Below(4);
+    life.looks_up = random_.Below(8) != 0;
+    life.known = life.prompt;
+    SequenceFacts facts;
+    facts.tag = tag;
+    facts.tokens = life.prompt;
+    facts.limit = life.limit;
+    facts.priority = static_cast<int32_t>(random_.Below(3));
+    facts.arrival = static_cast<int64_t>(random_.Below(1000));
+    facts.lookup = life.looks_up ? CacheLookup::kYes : CacheLookup::kNo;
+    std::vector<BlockHash> names;
+    for (; (life.named + 1) * config_.block_size <= life.prompt; ++life.named) {
+      names.push_back(Name(life, tag, life.named));
+    }
+    facts.names = names;
+    life.handle = scheduler_.Add(facts);
+    naive_.Add(facts);
+    lives_[tag] = life;
+  }
+
+  void Abort() {
+    auto it = lives_.begin();
+    std::advance(it, random_.Below(lives_.size()));
+    scheduler_.Abort(it->second.handle);
+    naive_.End(it->first);
+    lives_.erase(it);
+    ++ended_;
+  }
+
+  void ScheduleOrCommit() {
+    const bool full = flights_.size() == config_.max_plans_in_flight;
+    if (full || (!flights_.empty() && random_.Below(3) == 0)) return Commit();
+    Flight flight;
+    const bool any = scheduler_.Schedule(&flight.plan);
+    flight.step = naive_.Schedule();
+    ComparePlans(flight);
+    if (testing::Test::HasFatalFailure()) return;
+    preemptions_ += flight.plan.preempted.size();
+    ASSERT_TRUE(any || !flights_.empty() || lives_.empty()) << "nothing runs, yet some wait";
+    if (!any) {
+      if (!flights_.empty()) Commit();
+      return;
+    }
+    Execute(flight.plan);
+    flights_.push_back(std::move(flight));
+  }
+
+  void ComparePlans(const Flight& f) {
+    ASSERT_EQ(f.plan.entries.size(), f.step.entries.size());
+    uint32_t tokens = 0;
+    for (size_t i = 0; i < f.plan.entries.size(); ++i) {
+      const PlanEntry& e = f.plan.entries[i];
+      tokens += e.tokens;
+      ASSERT_EQ(f.step.entries[i],
+                (NaiveScheduler::Entry{e.tag,
+                                       e.first_position,
+                                       e.tokens,
+                                       e.samples,
+                                       {e.block_table.begin(), e.block_table.end()}}));
+    }
+    ASSERT_EQ(tokens, f.plan.tokens);
+    ASSERT_LE(tokens, config_.max_num_batched_tokens);
+    ASSERT_LE(f.plan.entries.size(), config_.max_num_seqs);
+    ASSERT_EQ(f.plan.admitted.size(), f.step.admitted.size());
+    for (size_t i = 0; i < f.plan.admitted.size(); ++i) {
+      const Admission& a = f.plan.admitted[i];
+      ASSERT_EQ(f.step.admitted[i], std::pair(a.tag, a.cached_tokens));
+      ASSERT_LT(a.cached_tokens, a.tokens);
+      ASSERT_TRUE(a.cached_tokens == 0 || lives_.at(a.tag).looks_up);
+      cached_ += a.cached_tokens;
+    }
+    ASSERT_EQ(f.plan.preempted.size(), f.step.preempted.size());
+    for (size_t i = 0; i < f.plan.preempted.size(); ++i) {
+      const Preemption& p = f.plan.preempted[i];
+      ASSERT_EQ(f.step.preempted[i], std::pair(p.tag, p.computed_tokens));
+    }
+  }
+
+  // Reads what the sequence's earlier positions should be, then writes the new ones.
+  void Execute(const Plan& plan) {
+    for (const PlanEntry& e : plan.entries) {
+      const Life& life = lives_.at(e.tag);
+      ASSERT_GT(e.tokens, 0U);
+      ASSERT_LT(e.first_position + e.tokens, life.limit + 1);
+      for (uint32_t p = 0; p < e.first_position; ++p) {
+        ASSERT_EQ(At(e, p), Content(life, e.tag, p)) << "tag " << e.tag << " position " << p;
+      }
+      for (uint32_t p = e.first_position; p < e.first_position + e.tokens; ++p) {
+        ExpectOnlyOwner(plan, e, e.block_table[p / config_.block_size]);
+        At(e, p) = Content(life, e.tag, p);
+      }
+    }
+  }
+  uint64_t& At(const PlanEntry& e, uint32_t position) {
+    const auto block = static_cast<size_t>(e.block_table[position / config_.block_size]);
+    return memory_[block * config_.block_size + position % config_.block_size];
+  }
+  // A block that is written is in nobody else's table, in this plan or in one in flight.
+  void ExpectOnlyOwner(const Plan& now, const PlanEntry& writer, BlockId block) {
+    const auto check = [&](const Plan& plan) {
+      for (const PlanEntry& e : plan.entries) {
+        if (e.tag == writer.tag) continue;
+        for (const BlockId b : e.block_table) ASSERT_NE(b, block) << "written while in use";
+      }
+    };
+    check(now);
+    for (const Flight& f : flights_) check(f.plan);
+  }
+
+  void Commit() {
+    Flight flight = std::move(flights_.front());
+    flights_.pop_front();
+    std::vector<EntryResult> results;
+    std::vector<uint64_t> ends;
+    for (const PlanEntry& e : flight.plan.entries) {
+      results.push_back(EntryResult::kGoesOn);
+      const auto it = lives_.find(e.tag);
+      if (it == lives_.end() || !e.samples) continue;
+      Life& life = it->second;
+      ASSERT_EQ(e.first_position + e.tokens, life.known);
+      ++life.known;
+      if (life.known % config_.block_size == 0) {
+        const BlockHash name = Name(life, e.tag, life.named++);
+        scheduler_.AppendName(life.handle, name);
+        naive_.AppendName(e.tag, name);
+      }
+      if (life.known < life.limit && random_.Below(40) != 0) continue;
+      results.back() = EntryResult::kEnded;
+      ends.push_back(e.tag);
+      lives_.erase(it);
+      ++ended_;
+    }
+    scheduler_.Commit(flight.plan, results);
+    naive_.Commit(flight.step, ends);
+  }
+
+  const SchedulerConfig config_;
+  Scheduler scheduler_;
+  NaiveScheduler naive_;
+  RngStream random_;
+  std::vector<uint64_t> memory_;
+  std::map<uint64_t, Life> lives_;  // by tag
+  std::deque<Flight> flights_;
+  uint64_t added_ = 0;
+  uint64_t ended_ = 0;
+  uint64_t preemptions_ = 0;
+  uint64_t cached_ = 0;
+};
+
+TEST(SchedulerModel, RandomLivesAgreeAndEnd) {
+  uint64_t preemptions = 0;
+  uint64_t cached = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    RngStream random(seed);
+    SchedulerConfig config;
+    config.max_plans_in_flight = 1 + static_cast<uint32_t>(seed % 3);
+    config.max_num_seqs = 1 + static_cast<uint32_t>(random.Below(8));
+    config.max_num_batched_tokens = 1 + static_cast<uint32_t>(random.Below(40));
+    config.long_prefill_token_threshold = static_cast<uint32_t>(random.Below(8));
+    config.block_size = 1 + static_cast<uint32_t>(random.Below(6));
+    config.num_blocks = 2 + static_cast<uint32_t>(random.Below(30));
+    config.max_bypasses = static_cast<uint32_t>(random.Below(5));
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Simulation simulation(config, seed);
+    simulation.Run(3000);
+    if (HasFatalFailure()) return;
+    preemptions += simulation.preemptions();
+    cached += simulation.cached();
+  }
+  EXPECT_GT(preemptions, 500U);
+  EXPECT_GT(cached, 5000U);
+}
+
+}  // namespace
+}  // namespace cleave

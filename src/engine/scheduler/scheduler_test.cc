@@ -1,0 +1,224 @@
+#include "engine/scheduler/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+namespace cleave {
+namespace {
+
+SchedulerConfig Config(uint32_t blocks) {
+  SchedulerConfig config;
+  config.num_blocks = blocks;
+  config.block_size = 4;
+  config.max_num_seqs = 8;
+  config.max_num_batched_tokens = 32;
+  return config;
+}
+
+struct Fixture {
+  explicit Fixture(const SchedulerConfig& config) : scheduler(config) {
+    plan.Reserve(config.max_num_seqs);
+  }
+
+  SequenceHandle Add(uint64_t tag, uint32_t tokens, uint32_t limit, int32_t priority = 0) {
+    SequenceFacts facts;
+    facts.tag = tag;
+    facts.tokens = tokens;
+    facts.limit = limit;
+    facts.priority = priority;
+    return scheduler.Add(facts);
+  }
+  // Schedules and commits; a sequence that reaches its limit ends.
+  void Step() {
+    scheduler.Schedule(&plan);
+    std::vector<EntryResult> results;
+    for (const PlanEntry& e : plan.entries) {
+      const uint32_t known = e.first_position + e.tokens + 1;
+      const bool ends = e.samples && limits.contains(e.tag) && known == limits.at(e.tag);
+      results.push_back(ends ? EntryResult::kEnded : EntryResult::kGoesOn);
+      if (ends) ended.push_back(e.tag);
+    }
+    if (!plan.entries.empty()) scheduler.Commit(plan, results);
+  }
+  void AddEnding(uint64_t tag, uint32_t tokens, uint32_t limit, int32_t priority = 0) {
+    limits[tag] = limit;
+    Add(tag, tokens, limit, priority);
+  }
+  [[nodiscard]] std::vector<uint64_t> Admitted() const {
+    std::vector<uint64_t> tags;
+    for (const Admission& a : plan.admitted) tags.push_back(a.tag);
+    return tags;
+  }
+  [[nodiscard]] const PlanEntry* Entry(uint64_t tag) const {
+    const auto it = std::find_if(plan.entries.begin(), plan.entries.end(),
+                                 [tag](const PlanEntry& e) { return e.tag == tag; });
+    return it == plan.entries.end() ? nullptr : &*it;
+  }
+
+  Scheduler scheduler;
+  Plan plan;
+  std::map<uint64_t, uint32_t> limits;
+  std::vector<uint64_t> ended;
+};
+
+using Tags = std::vector<uint64_t>;
+
+TEST(Scheduler, DecodeIsNeverDelayedByAnOlderPrefill) {
+  Fixture f(Config(1000));
+  f.Add(1, 500, 600);  // older, and long: 16 steps of prefill
+  f.Step();
+  EXPECT_EQ(f.plan.tokens, 32U);
+  Fixture g(Config(1000));
+  g.Add(2, 3, 600);
+  g.Step();
+  g.Add(1, 500, 600, -1);  // better rank than the one that decodes
+  for (int i = 0; i < 10; ++i) {
+    g.Step();
+    ASSERT_NE(g.Entry(2), nullptr);
+    EXPECT_TRUE(g.Entry(2)->samples);
+    ASSERT_NE(g.Entry(1), nullptr);
+    EXPECT_EQ(g.Entry(1)->tokens, 31U);
+  }
+}
+
+TEST(Scheduler, ChunksAtTheThreshold) {
+  SchedulerConfig config = Config(100);
+  config.long_prefill_token_threshold = 7;
+  Fixture f(config);
+  f.Add(1, 16, 40);
+  const std::vector<uint32_t> chunks = {7, 7, 2, 1, 1};
+  for (const uint32_t chunk : chunks) {
+    f.Step();
+    EXPECT_EQ(f.plan.entries[0].tokens, chunk);
+    EXPECT_EQ(f.plan.entries[0].samples, chunk < 7);
+  }
+}
+
+TEST(Scheduler, WholePromptMustFitBeforeAdmission) {
+  Fixture f(Config(10));
+  f.AddEnding(1, 20, 24);  // 5 blocks, 6 at its end
+  f.AddEnding(2, 20, 21);  // 5 blocks fit the pool, but not beside the growth of the first
+  f.Step();
+  EXPECT_EQ(f.Admitted(), Tags{1});
+  while (f.ended.empty()) f.Step();
+  f.Step();
+  EXPECT_EQ(f.Admitted(), Tags{2});
+}
+
+TEST(Scheduler, SmallOnesPassAHeadThatLacksBlocksABoundedNumberOfTimes) {
+  SchedulerConfig config = Config(20);
+  config.max_bypasses = 3;
+  Fixture f(config);
+  f.AddEnding(1, 20, 30);  // runs for a while
+  f.AddEnding(2, 72, 73);  // 18 blocks: lacks them while 1 runs
+  uint64_t next = 3;
+  uint64_t passed = 0;
+  for (int step = 0; step < 100 && f.Entry(2) == nullptr; ++step) {
+    f.AddEnding(next++, 4, 6);
+    f.Step();
+    for (const uint64_t tag : f.Admitted()) passed += tag > 2 && f.Entry(2) == nullptr ? 1 : 0;
+  }
+  EXPECT_NE(f.Entry(2), nullptr) << "starved";
+  EXPECT_EQ(passed, 3U);
+}
+
+TEST(Scheduler, TheWorstIsPreemptedAndTheBestAlwaysProgresses) {
+  SchedulerConfig config = Config(8);
+  Fixture f(config);
+  f.AddEnding(1, 8, 32, 5);
+  f.AddEnding(2, 8, 32, 1);  // better
+  uint32_t preemptions = 0;
+  uint32_t best = 0;
+  for (int step = 0; step < 200 && f.ended.size() < 2; ++step) {
+    f.Step();
+    for (const Preemption& p : f.plan.preempted) {
+      EXPECT_EQ(p.tag, 1U);
+      EXPECT_GT(p.computed_tokens, 8U);
+      ++preemptions;
+    }
+    if (f.ended.empty()) {
+      ASSERT_NE(f.Entry(2), nullptr);
+      const uint32_t reached = f.Entry(2)->first_position + f.Entry(2)->tokens;
+      EXPECT_GT(reached, best);
+      best = reached;
+    }
+    ASSERT_TRUE(f.scheduler.CheckIntegrity().ok());
+  }
+  EXPECT_EQ(f.ended, (Tags{2, 1}));
+  EXPECT_EQ(preemptions, 1U) << "thrashing";
+}
+
+TEST(Scheduler, PriorityThenArrivalThenOrderOfAdd) {
+  SchedulerConfig config = Config(100);
+  config.max_num_seqs = 1;
+  Fixture f(config);
+  const auto add = [&](uint64_t tag, int32_t priority, int64_t arrival) {
+    SequenceFacts facts;
+    facts.tag = tag;
+    facts.tokens = 2;
+    facts.limit = 3;
+    facts.priority = priority;
+    facts.arrival = arrival;
+    f.limits[tag] = 3;
+    f.scheduler.Add(facts);
+  };
+  add(1, 0, 9);
+  add(2, 0, 5);
+  add(3, -1, 9);
+  add(4, 0, 5);
+  while (f.ended.size() < 4) f.Step();
+  EXPECT_EQ(f.ended, (Tags{3, 2, 4, 1}));
+}
+
+TEST(Scheduler, AFullHitRecomputesTheLastBlock) {
+  Fixture f(Config(10));
+  const std::vector<BlockHash> names = {{1, 1}, {2, 2}};
+  SequenceFacts facts;
+  facts.tokens = 8;
+  facts.limit = 9;
+  facts.names = names;
+  for (uint64_t tag = 1; tag <= 3; ++tag) {
+    facts.tag = tag;
+    facts.lookup = tag == 3 ? CacheLookup::kNo : CacheLookup::kYes;
+    f.limits[tag] = 9;
+    f.scheduler.Add(facts);
+    f.Step();
+    EXPECT_EQ(f.plan.admitted[0].cached_tokens, tag == 2 ? 4U : 0U);
+  }
+  EXPECT_EQ(f.scheduler.pool().free_blocks(), 10U);
+}
+
+TEST(Scheduler, AbortFreesBlocksAtOnceUnlessAPlanInFlightUsesThem) {
+  SchedulerConfig config = Config(10);
+  config.max_plans_in_flight = 2;
+  Fixture f(config);
+  const SequenceHandle h = f.Add(1, 8, 20);
+  Plan second;
+  ASSERT_TRUE(f.scheduler.Schedule(&f.plan));
+  ASSERT_TRUE(f.scheduler.Schedule(&second));  // the next position, its sample still in flight
+  EXPECT_EQ(second.entries[0].first_position, 8U);
+  f.scheduler.Abort(h);
+  EXPECT_EQ(f.scheduler.running(), 0U);
+  EXPECT_LT(f.scheduler.pool().free_blocks(), 10U);
+  const std::vector<EntryResult> results = {EntryResult::kGoesOn};
+  f.scheduler.Commit(f.plan, results);
+  EXPECT_LT(f.scheduler.pool().free_blocks(), 10U);
+  f.scheduler.Commit(second, results);
+  EXPECT_EQ(f.scheduler.pool().free_blocks(), 10U);
+  const SequenceHandle waits = f.Add(2, 8, 20);
+  f.scheduler.Abort(waits);
+  EXPECT_EQ(f.scheduler.waiting(), 0U);
+  EXPECT_EQ(f.scheduler.waiting_tokens(), 0U);
+  EXPECT_TRUE(f.scheduler.CheckIntegrity().ok());
+}
+
+TEST(Scheduler, NothingToDoIsNotAPlan) {
+  Fixture f(Config(10));
+  EXPECT_FALSE(f.scheduler.Schedule(&f.plan));
+}
+
+}  // namespace
+}  // namespace cleave
