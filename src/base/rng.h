@@ -15,6 +15,8 @@ constexpr uint64_t MixBits(uint64_t z) {
   return z ^ (z >> 31U);
 }
 
+__extension__ using Uint128 = unsigned __int128;
+
 struct RngKey {
   uint64_t seed = 0;
   uint64_t prompt_index = 0;
@@ -37,7 +39,7 @@ class RngStream {
   constexpr uint64_t Next() { return MixBits(state_ += 0x9e3779b97f4a7c15ULL); }
   // Uniform in [0, n), n > 0; the bias is below n / 2^64.
   constexpr uint64_t Below(uint64_t n) {
-    return static_cast<uint64_t>((static_cast<unsigned __int128>(Next()) * n) >> 64U);
+    return static_cast<uint64_t>((static_cast<Uint128>(Next()) * n) >> 64U);
   }
   // Uniform in [0, 1).
   constexpr double Uniform() { return static_cast<double>(Next() >> 11U) * 0x1.0p-53; }

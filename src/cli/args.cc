@@ -1,0 +1,180 @@
+#include "cli/args.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+
+#include "cli/vllm_flags.h"
+
+namespace cleave {
+namespace {
+
+bool LooksLikeFlag(std::string_view arg) {
+  return arg.size() > 1 && arg[0] == '-' && arg[1] != '.' && (arg[1] < '0' || arg[1] > '9');
+}
+
+std::string_view FlagName(std::string_view arg) { return arg.substr(0, arg.find('=')); }
+
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+    }
+  }
+  return row.back();
+}
+
+std::string Nearest(std::string_view flag, std::span<const std::string> known) {
+  std::string best;
+  size_t best_distance = flag.size() / 3 + 1;
+  for (const std::string& candidate : known) {
+    const size_t distance = EditDistance(flag, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+Status ConfigError(const std::string& path, const YAML::Mark& mark, std::string_view what) {
+  return InvalidArgument(fmt::format("{}:{}:{}: {}", path, mark.line + 1, mark.column + 1, what));
+}
+
+Status AppendConfigEntry(const std::string& path, const std::string& key, const YAML::Node& value,
+                         std::vector<std::string>* args) {
+  std::string flag = "--" + key;
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  if (value.IsSequence()) {
+    for (const YAML::Node& item : value) {
+      if (!item.IsScalar()) return ConfigError(path, item.Mark(), key + ": nested values");
+      args->push_back(flag);
+      args->push_back(item.Scalar());
+    }
+    return OkStatus();
+  }
+  if (!value.IsScalar()) {
+    return ConfigError(path, value.Mark(), key + " needs a value or a list of values");
+  }
+  const std::string& text = value.Scalar();
+  if (text == "true" || text == "True") {
+    args->push_back(flag);
+  } else if (text == "false" || text == "False") {
+    args->push_back("--no-" + flag.substr(2));
+  } else {
+    args->push_back(flag);
+    args->push_back(text);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+std::vector<std::string> NormaliseArgs(std::span<const std::string> args,
+                                       std::span<const FlagAlias> aliases) {
+  std::vector<std::string> out;
+  bool literal = false;
+  for (const std::string& arg : args) {
+    if (literal || arg == "--" || !LooksLikeFlag(arg)) {
+      literal = literal || arg == "--";
+      out.push_back(arg);
+      continue;
+    }
+    const size_t equals = arg.find('=');
+    std::string flag(FlagName(arg));
+    if (flag.starts_with("--")) std::replace(flag.begin(), flag.end(), '_', '-');
+    for (const FlagAlias& alias : aliases) {
+      if (flag == alias.alias) flag = alias.flag;
+    }
+    out.push_back(std::move(flag));
+    if (equals != std::string::npos) out.push_back(arg.substr(equals + 1));
+  }
+  return out;
+}
+
+Status CheckFlags(std::span<const std::string> args, std::span<const std::string> known,
+                  std::string_view verb) {
+  for (const std::string& arg : args) {
+    if (arg == "--") break;
+    if (!LooksLikeFlag(arg)) continue;
+    const std::string_view flag = FlagName(arg);
+    if (std::find(known.begin(), known.end(), flag) != known.end()) continue;
+    if (IsVllmFlag(flag)) {
+      return InvalidArgument(fmt::format(
+          "{} is a flag of vLLM that cleave does not have yet; cleave {} --help lists what is here",
+          flag, verb));
+    }
+    const std::string nearest = Nearest(flag, known);
+    return InvalidArgument(
+        nearest.empty() ? fmt::format("unknown flag {}; cleave {} --help lists them", flag, verb)
+                        : fmt::format("unknown flag {}; did you mean {}?", flag, nearest));
+  }
+  return OkStatus();
+}
+
+Result<std::vector<std::string>> ReadConfigFile(const std::string& path) {
+  std::vector<std::string> args;
+  try {
+    const YAML::Node root = YAML::LoadFile(path);
+    if (root.IsNull()) return args;
+    if (!root.IsMap()) return ConfigError(path, root.Mark(), "expected a mapping of flags");
+    for (const auto& entry : root) {
+      if (!entry.first.IsScalar()) {
+        return ConfigError(path, entry.first.Mark(), "a flag name must be plain text");
+      }
+      RETURN_IF_ERROR(AppendConfigEntry(path, entry.first.Scalar(), entry.second, &args));
+    }
+  } catch (const YAML::BadFile&) {
+    return NotFound(path + ": no such config file, or it cannot be read");
+  } catch (const YAML::Exception& error) {
+    return ConfigError(path, error.mark, error.msg);
+  }
+  return args;
+}
+
+Result<int64_t> ParseHumanInteger(std::string_view text) {
+  const auto bad = [&] {
+    return InvalidArgument(fmt::format(
+        "'{}' is not a whole number; write 4096, 8k (8000), 8K (8192), 1.5G or 2GiB", text));
+  };
+  std::string_view rest = text;
+  double value = 0;
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
+  if (error != std::errc() || !std::isfinite(value)) return bad();
+  rest.remove_prefix(static_cast<size_t>(end - rest.data()));
+  if (rest.ends_with("iB")) {
+    rest.remove_suffix(2);
+  } else if (rest.ends_with("B")) {
+    rest.remove_suffix(1);
+  }
+  double unit = 1;
+  if (rest.size() > 1) return bad();
+  if (rest.size() == 1) {
+    constexpr std::string_view kDecimal = "kmgt";
+    constexpr std::string_view kBinary = "KMGT";
+    const size_t decimal = kDecimal.find(rest[0]);
+    const size_t binary = kBinary.find(rest[0]);
+    if (decimal != std::string_view::npos) {
+      unit = std::pow(1000.0, static_cast<double>(decimal + 1));
+    } else if (binary != std::string_view::npos) {
+      unit = std::pow(1024.0, static_cast<double>(binary + 1));
+    } else {
+      return bad();
+    }
+  }
+  value *= unit;
+  if (value != std::floor(value) || std::abs(value) > 9.0e18) return bad();
+  return static_cast<int64_t>(value);
+}
+
+}  // namespace cleave

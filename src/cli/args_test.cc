@@ -1,0 +1,124 @@
+#include "cli/args.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "cli/option_table.h"
+#include "cli/vllm_flags.h"
+
+namespace cleave {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(Args, RewritesSpellings) {
+  const std::vector<FlagAlias> aliases{{"-tp", "--tensor-parallel-size"}};
+  const std::vector<std::string> args{"m", "-tp=2", "--max_num_seqs", "8", "-1", "--", "--a_b=c"};
+  EXPECT_THAT(NormaliseArgs(args, aliases),
+              ElementsAre("m", "--tensor-parallel-size", "2", "--max-num-seqs", "8", "-1", "--",
+                          "--a_b=c"));
+}
+
+TEST(Args, NamesAFlagOfVllmAsSuch) {
+  EXPECT_TRUE(IsVllmFlag("--enable-lora"));
+  EXPECT_FALSE(IsVllmFlag("--enable-loras"));
+  const std::vector<std::string> known{"--port", "--host"};
+  const auto check = [&](const std::string& flag) {
+    return CheckFlags(std::vector<std::string>{flag}, known, "serve").message();
+  };
+  EXPECT_EQ(check("--port"), "");
+  EXPECT_THAT(check("--enable-lora"), HasSubstr("flag of vLLM that cleave does not have yet"));
+  EXPECT_THAT(check("--prot"), HasSubstr("did you mean --port?"));
+  EXPECT_THAT(check("--zzzzzz"), HasSubstr("cleave serve --help lists them"));
+}
+
+TEST(Args, ReadsIntegersAsPeopleWriteThem) {
+  EXPECT_EQ(ParseHumanInteger("4096").value(), 4096);
+  EXPECT_EQ(ParseHumanInteger("8k").value(), 8000);
+  EXPECT_EQ(ParseHumanInteger("8K").value(), 8192);
+  EXPECT_EQ(ParseHumanInteger("1.5G").value(), 3LL << 29);
+  EXPECT_EQ(ParseHumanInteger("2GiB").value(), 2LL << 30);
+  EXPECT_EQ(ParseHumanInteger("-1").value(), -1);
+  for (const char* bad : {"", "x", "1.5", "nan", "inf", "1kk", "1e40", "12 "}) {
+    EXPECT_THAT(ParseHumanInteger(bad).status().message(), HasSubstr("not a whole number")) << bad;
+  }
+}
+
+struct Options {
+  std::string model;
+  std::string host = "127.0.0.1";
+  int64_t port = 8000;
+  std::optional<int64_t> length;
+  double share = 0.9;
+  bool cache = true;
+  std::vector<std::string> keys;
+  std::string format = "text";
+};
+
+Status ParseInto(Options* o, const std::vector<std::string>& args) {
+  OptionTable table("serve", "Serve.");
+  table.Positional("MODEL", "model", &o->model);
+  table.Text("Server", "--host", "address", &o->host);
+  table.Count("Server", "--port", "port", 0, 65535, &o->port);
+  table.CountOrAuto("Engine", "--length", "length", 1, 1 << 20, &o->length);
+  table.Number("Engine", "--share", "share", 0, 1, &o->share);
+  table.Switch("Engine", "--enable-cache", "cache", &o->cache);
+  table.TextList("Server", "--api-key", "keys", &o->keys);
+  table.OneOf("Server", "--format", "format", {"text", "json"}, &o->format);
+  table.Alias("-p", "--port");
+  return table.Parse(args).status();
+}
+
+TEST(OptionTable, FillsFields) {
+  Options o;
+  ASSERT_TRUE(ParseInto(&o, {"m.gguf", "-p", "9", "--length=8k", "--no-enable-cache", "--share",
+                             "0.5", "--api-key", "a", "--api-key", "b", "--format", "json"})
+                  .ok());
+  EXPECT_EQ(o.model, "m.gguf");
+  EXPECT_EQ(o.port, 9);
+  EXPECT_EQ(o.length, 8000);
+  EXPECT_FALSE(o.cache);
+  EXPECT_EQ(o.share, 0.5);
+  EXPECT_THAT(o.keys, ElementsAre("a", "b"));
+  EXPECT_EQ(o.format, "json");
+  ASSERT_TRUE(ParseInto(&o, {"--length", "auto", "--enable-cache"}).ok());
+  EXPECT_FALSE(o.length.has_value());
+  EXPECT_TRUE(o.cache);
+}
+
+TEST(OptionTable, RefusesWithTheFlagAndTheRange) {
+  Options o;
+  EXPECT_THAT(ParseInto(&o, {"--port", "70000"}).message(),
+              testing::AllOf(HasSubstr("--port"), HasSubstr("outside 0 to 65535")));
+  EXPECT_THAT(ParseInto(&o, {"--share", "nan"}).message(), HasSubstr("not a number in 0 to 1"));
+  EXPECT_THAT(ParseInto(&o, {"--format", "xml"}).message(), HasSubstr("not one of text, json"));
+  EXPECT_THAT(ParseInto(&o, {"--port"}).message(), HasSubstr("--port"));
+  EXPECT_THAT(ParseInto(&o, {"a", "b"}).message(), HasSubstr("b"));
+}
+
+TEST(OptionTable, ReadsAYamlFileThatTheCommandLineOverrides) {
+  const std::string path = testing::TempDir() + "/args_test.yaml";
+  std::ofstream(path) << "host: 0.0.0.0\nport: 1\nenable_cache: false\napi-key: [x, y]\n";
+  Options o;
+  ASSERT_TRUE(ParseInto(&o, {"m", "--config", path, "--port", "2"}).ok());
+  EXPECT_EQ(o.host, "0.0.0.0");
+  EXPECT_EQ(o.port, 2);
+  EXPECT_FALSE(o.cache);
+  EXPECT_THAT(o.keys, ElementsAre("x", "y"));
+
+  std::ofstream(path) << "hots: a\n";
+  EXPECT_THAT(ParseInto(&o, {"--config", path}).message(),
+              testing::AllOf(HasSubstr(path), HasSubstr("did you mean --host?")));
+  std::ofstream(path) << "host: {a: b}\n";
+  EXPECT_THAT(ParseInto(&o, {"--config", path}).message(), HasSubstr(":1:"));
+  std::ofstream(path) << "host: [\n";
+  EXPECT_FALSE(ParseInto(&o, {"--config", path}).ok());
+  EXPECT_THAT(ParseInto(&o, {"--config", path + ".no"}).message(), HasSubstr("no such config"));
+  EXPECT_THAT(ParseInto(&o, {"--config"}).message(), HasSubstr("needs a file name"));
+}
+
+}  // namespace
+}  // namespace cleave

@@ -1,0 +1,177 @@
+#include "cli/option_table.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iostream>
+#include <utility>
+
+namespace cleave {
+namespace {
+
+std::string Shown(int64_t value) { return std::to_string(value); }
+
+int64_t CheckedCount(const std::string& text, int64_t least, int64_t most) {
+  const Result<int64_t> value = ParseHumanInteger(text);
+  if (!value.ok()) throw CLI::ValidationError(value.status().message());
+  if (*value < least || *value > most) {
+    throw CLI::ValidationError(fmt::format("{} is outside {} to {}", *value, least, most));
+  }
+  return *value;
+}
+
+}  // namespace
+
+struct OptionTable::App {
+  explicit App(const std::string& description) : cli(description) {}
+
+  // One row whose value arrives as text; the last one given wins.
+  CLI::Option* Row(const std::string& section, const std::string& flag, const std::string& help,
+                   const std::string& type, const std::string& shown,
+                   std::function<void(const std::string&)> set) {
+    CLI::Option* option = cli.add_option_function<std::string>(flag, std::move(set), help);
+    option->group(section)->type_name(type)->take_last();
+    if (!shown.empty()) option->default_str(shown);
+    return option;
+  }
+
+  CLI::App cli;
+};
+
+OptionTable::OptionTable(std::string verb, std::string description)
+    : verb_(std::move(verb)), app_(std::make_unique<App>(description)) {
+  app_->cli.name("cleave " + verb_);
+  app_->cli.get_formatter()->column_width(34);
+  app_->cli.set_help_flag("-h,--help", "This text")->group("General");
+  flags_ = {"--help", "-h"};
+  Text("General", "--config", "YAML file of these flags; the command line overrides it",
+       &config_path_);
+}
+
+OptionTable::~OptionTable() = default;
+
+void OptionTable::Positional(const std::string& name, const std::string& help, std::string* value) {
+  app_->cli.add_option(name, *value, help)->type_name("");
+}
+
+void OptionTable::Text(const std::string& section, const std::string& flag, const std::string& help,
+                       std::string* value) {
+  flags_.push_back(flag);
+  app_->Row(section, flag, help, "TEXT", *value, [value](const std::string& t) { *value = t; });
+}
+
+void OptionTable::TextList(const std::string& section, const std::string& flag,
+                           const std::string& help, std::vector<std::string>* value) {
+  flags_.push_back(flag);
+  app_->cli.add_option(flag, *value, help)->group(section)->type_name("TEXT ...");
+}
+
+void OptionTable::OneOf(const std::string& section, const std::string& flag,
+                        const std::string& help, std::vector<std::string> choices,
+                        std::string* value) {
+  flags_.push_back(flag);
+  const std::string shown = fmt::format("{}", fmt::join(choices, "|"));
+  app_->Row(section, flag, help, shown, *value,
+            [value, choices = std::move(choices)](const std::string& text) {
+              if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
+                throw CLI::ValidationError(
+                    fmt::format("'{}' is not one of {}", text, fmt::join(choices, ", ")));
+              }
+              *value = text;
+            });
+}
+
+void OptionTable::Count(const std::string& section, const std::string& flag,
+                        const std::string& help, int64_t least, int64_t most, int64_t* value) {
+  flags_.push_back(flag);
+  app_->Row(section, flag, help, "N", Shown(*value),
+            [=](const std::string& text) { *value = CheckedCount(text, least, most); });
+}
+
+void OptionTable::CountOrAuto(const std::string& section, const std::string& flag,
+                              const std::string& help, int64_t least, int64_t most,
+                              std::optional<int64_t>* value) {
+  flags_.push_back(flag);
+  app_->Row(section, flag, help, "N|auto", *value ? Shown(**value) : "auto",
+            [=](const std::string& text) {
+              if (text == "auto" || text == "-1") {
+                value->reset();
+              } else {
+                *value = CheckedCount(text, least, most);
+              }
+            });
+}
+
+void OptionTable::Number(const std::string& section, const std::string& flag,
+                         const std::string& help, double least, double most, double* value) {
+  flags_.push_back(flag);
+  app_->Row(section, flag, help, "X", fmt::format("{}", *value), [=](const std::string& text) {
+    double parsed = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
+    if (error != std::errc() || end != text.data() + text.size() || !(parsed >= least) ||
+        !(parsed <= most)) {
+      throw CLI::ValidationError(
+          fmt::format("'{}' is not a number in {} to {}", text, least, most));
+    }
+    *value = parsed;
+  });
+}
+
+void OptionTable::Switch(const std::string& section, const std::string& flag,
+                         const std::string& help, bool* value) {
+  const std::string off = "--no-" + flag.substr(2);
+  flags_.push_back(flag);
+  flags_.push_back(off);
+  app_->cli
+      .add_flag_function(
+          flag + "," + off + "{-1}", [value](std::int64_t count) { *value = count > 0; }, help)
+      ->group(section)
+      ->take_last()
+      ->default_str(*value ? "on" : "off");
+}
+
+void OptionTable::Alias(std::string_view alias, std::string_view flag) {
+  flags_.emplace_back(alias);
+  aliases_.push_back({alias, flag});
+}
+
+void OptionTable::Footer(const std::string& text) { app_->cli.footer("\n" + text); }
+
+Status OptionTable::ParseArgs(std::vector<std::string> args) {
+  RETURN_IF_ERROR(CheckFlags(args, flags_, verb_));
+  std::reverse(args.begin(), args.end());  // CLI11 takes them from the back
+  try {
+    app_->cli.parse(std::move(args));
+  } catch (const CLI::CallForHelp&) {
+    throw;
+  } catch (const CLI::ParseError& error) {
+    return InvalidArgument(error.what());
+  }
+  return OkStatus();
+}
+
+Result<OptionTable::Parsed> OptionTable::Parse(const std::vector<std::string>& args) {
+  const std::vector<std::string> own = NormaliseArgs(args, aliases_);
+  std::vector<std::string> all;
+  for (size_t i = 0; i < own.size() && own[i] != "--"; ++i) {
+    if (own[i] != "--config") continue;
+    if (i + 1 == own.size()) return InvalidArgument("--config needs a file name");
+    ASSIGN_OR_RETURN(const std::vector<std::string> from_file, ReadConfigFile(own[i + 1]));
+    const std::vector<std::string> more = NormaliseArgs(from_file, aliases_);
+    RETURN_IF_ERROR(CheckFlags(more, flags_, verb_).Annotate(own[i + 1]));
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  all.insert(all.end(), own.begin(), own.end());
+  try {
+    RETURN_IF_ERROR(ParseArgs(std::move(all)));
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app_->cli.help() << std::flush;
+    return Parsed::kHelpShown;
+  }
+  return Parsed::kRun;
+}
+
+}  // namespace cleave

@@ -1,0 +1,74 @@
+#pragma once
+// OptionTable: a verb's flags, one row each: spelling, section, help and the field it fills.
+// Parsing,
+// --help, the YAML config file's keys and the "did you mean" of a wrong spelling come from the
+// rows.
+//
+//   OptionTable table("serve", "Serve a model.");
+//   table.Positional("MODEL", "…", &options.model);
+//   table.Count("Engine", "--max-num-seqs", "…", &options.max_num_seqs, 1, 1 << 16);
+//   Result<Parsed> parsed = table.Parse(args);
+//
+// Main thread. Fields outlive the table.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "cli/args.h"
+
+namespace cleave {
+
+class OptionTable {
+ public:
+  enum class Parsed { kRun, kHelpShown };
+
+  OptionTable(std::string verb, std::string description);
+  ~OptionTable();
+
+  void Positional(const std::string& name, const std::string& help, std::string* value);
+  void Text(const std::string& section, const std::string& flag, const std::string& help,
+            std::string* value);
+  // May be given several times; the YAML file may hold a list.
+  void TextList(const std::string& section, const std::string& flag, const std::string& help,
+                std::vector<std::string>* value);
+  void OneOf(const std::string& section, const std::string& flag, const std::string& help,
+             std::vector<std::string> choices, std::string* value);
+  // A whole number, with unit letters (ParseHumanInteger), in [least, most].
+  void Count(const std::string& section, const std::string& flag, const std::string& help,
+             int64_t least, int64_t most, int64_t* value);
+  // The same; "auto" and -1 leave it empty.
+  void CountOrAuto(const std::string& section, const std::string& flag, const std::string& help,
+                   int64_t least, int64_t most, std::optional<int64_t>* value);
+  void Number(const std::string& section, const std::string& flag, const std::string& help,
+              double least, double most, double* value);
+  // --name and --no-name.
+  void Switch(const std::string& section, const std::string& flag, const std::string& help,
+              bool* value);
+  // A second spelling of a flag: "-tp".
+  void Alias(std::string_view alias, std::string_view flag);
+
+  // Lines after the options in --help: examples, the way on.
+  void Footer(const std::string& text);
+
+  // Handles --help (printed to standard output) and --config FILE, whose values the command line
+  // overrides.
+  Result<Parsed> Parse(const std::vector<std::string>& args);
+  [[nodiscard]] const std::vector<std::string>& flags() const { return flags_; }
+
+ private:
+  struct App;
+  Status ParseArgs(std::vector<std::string> args);
+
+  std::string verb_;
+  std::unique_ptr<App> app_;
+  std::vector<std::string> flags_;  // every long spelling
+  std::vector<FlagAlias> aliases_;
+  std::string config_path_;
+};
+
+}  // namespace cleave

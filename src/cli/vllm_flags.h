@@ -1,0 +1,12 @@
+#pragma once
+// Whether vLLM knows a flag: so that one that Cleave does not have yet is named as such, not as
+// unknown. Pure; any thread.
+
+#include <string_view>
+
+namespace cleave {
+
+// `flag` with its dashes: "--enable-lora", "-tp".
+bool IsVllmFlag(std::string_view flag);
+
+}  // namespace cleave
