@@ -14,11 +14,12 @@ namespace {
 
 std::string Shown(int64_t value) { return std::to_string(value); }
 
-int64_t CheckedCount(const std::string& text, int64_t least, int64_t most) {
+int64_t CheckedCount(const std::string& flag, const std::string& text, int64_t least,
+                     int64_t most) {
   const Result<int64_t> value = ParseHumanInteger(text);
-  if (!value.ok()) throw CLI::ValidationError(value.status().message());
+  if (!value.ok()) throw CLI::ValidationError(flag, value.status().message());
   if (*value < least || *value > most) {
-    throw CLI::ValidationError(fmt::format("{} is outside {} to {}", *value, least, most));
+    throw CLI::ValidationError(flag, fmt::format("{} is outside {} to {}", *value, least, most));
   }
   return *value;
 }
@@ -66,7 +67,12 @@ void OptionTable::Text(const std::string& section, const std::string& flag, cons
 void OptionTable::TextList(const std::string& section, const std::string& flag,
                            const std::string& help, std::vector<std::string>* value) {
   flags_.push_back(flag);
-  app_->cli.add_option(flag, *value, help)->group(section)->type_name("TEXT ...");
+  app_->cli.add_option(flag, *value, help)
+      ->group(section)
+      ->type_name("TEXT ...")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
 void OptionTable::OneOf(const std::string& section, const std::string& flag,
@@ -75,10 +81,10 @@ void OptionTable::OneOf(const std::string& section, const std::string& flag,
   flags_.push_back(flag);
   const std::string shown = fmt::format("{}", fmt::join(choices, "|"));
   app_->Row(section, flag, help, shown, *value,
-            [value, choices = std::move(choices)](const std::string& text) {
+            [flag, value, choices = std::move(choices)](const std::string& text) {
               if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
                 throw CLI::ValidationError(
-                    fmt::format("'{}' is not one of {}", text, fmt::join(choices, ", ")));
+                    flag, fmt::format("'{}' is not one of {}", text, fmt::join(choices, ", ")));
               }
               *value = text;
             });
@@ -88,7 +94,7 @@ void OptionTable::Count(const std::string& section, const std::string& flag,
                         const std::string& help, int64_t least, int64_t most, int64_t* value) {
   flags_.push_back(flag);
   app_->Row(section, flag, help, "N", Shown(*value),
-            [=](const std::string& text) { *value = CheckedCount(text, least, most); });
+            [=](const std::string& text) { *value = CheckedCount(flag, text, least, most); });
 }
 
 void OptionTable::CountOrAuto(const std::string& section, const std::string& flag,
@@ -100,7 +106,7 @@ void OptionTable::CountOrAuto(const std::string& section, const std::string& fla
               if (text == "auto" || text == "-1") {
                 value->reset();
               } else {
-                *value = CheckedCount(text, least, most);
+                *value = CheckedCount(flag, text, least, most);
               }
             });
 }
