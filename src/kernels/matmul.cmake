@@ -1,5 +1,5 @@
 list(APPEND CLEAVE_KERNEL_SOURCES isa.cc k_plan.cc matmul.cc matmul_scalar.cc packed_matrix.cc
-     weight_block.cc)
+     thread_pool.cc weight_block.cc)
 cleave_isa_sources(avx2 matmul_avx2.cc)
 cleave_isa_sources(avx512 matmul_avx512.cc)
 # Loops over plain arrays that only vectorise at this level; the arithmetic is spelled out.
@@ -7,5 +7,6 @@ set_source_files_properties(matmul.cc matmul_scalar.cc packed_matrix.cc weight_b
                             COMPILE_OPTIONS "-O3")
 cleave_test(NAME isa SOURCES isa_test.cc DEPS cleave_kernels)
 cleave_test(NAME k_plan SOURCES k_plan_test.cc DEPS cleave_kernels)
+cleave_test(NAME thread_pool SOURCES thread_pool_test.cc DEPS cleave_kernels)
 cleave_test(NAME matmul SOURCES matmul_test.cc matmul_row_test.cc packed_matrix_test.cc
             DEPS cleave_kernels)

@@ -2,9 +2,11 @@
 // ThreadPool: the fixed set of threads of one rank. Run() sends one function to all of them, the
 // caller included as thread 0, and returns when all are done.
 //
-// Owner: the executor. Run is called from one thread at a time. Threads are pinned to `cpus` when
-// given, hold a ScopedFpMode, wait by a short spin (20–50 µs), then yields, then a futex: an idle
-// pool burns no processor. Size 1 runs inline. Nothing is allocated in Run.
+// Owner: the executor. Run is called from one thread at a time. Thread i is pinned to cpus[i] when
+// given (the caller at its first Run, for good; a processor that is not allowed is ignored). All
+// hold a ScopedFpMode while they work, and wait by a short spin (20–50 µs), then yields, then a
+// futex: an idle pool burns no processor. Size 1 runs inline. Nothing is allocated in Run.
+// The constructor takes the threads the system gives: size() may be less than asked for.
 
 #include <cstdint>
 #include <memory>
