@@ -1,7 +1,8 @@
 list(APPEND CLEAVE_KERNEL_SOURCES isa.cc k_plan.cc matmul.cc matmul_scalar.cc packed_matrix.cc
      thread_pool.cc weight_block.cc)
 cleave_isa_sources(avx2 matmul_avx2.cc)
-cleave_isa_sources(avx512 matmul_avx512.cc)
+cleave_isa_sources(avx512 matmul_avx512.cc prepare_avx512.cc)
+cleave_isa_sources(avx512bf16 matmul_avx512bf16.cc)
 # Loops over plain arrays that only vectorise at this level; the arithmetic is spelled out.
 set_source_files_properties(matmul.cc matmul_scalar.cc packed_matrix.cc weight_block.cc PROPERTIES
                             COMPILE_OPTIONS "-O3")

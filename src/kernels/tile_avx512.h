@@ -1,0 +1,87 @@
+// AVX-512 pieces of the tile kernels, shared by the sources with and without vdpbf16ps. Unnamed
+// namespace: see tile_driver.h.
+
+#pragma once
+
+#include <immintrin.h>
+
+#include "kernels/tile_driver.h"
+
+namespace cleave {
+namespace {  // NOLINT(google-build-namespaces)
+
+template <int kRows>
+struct Chains {
+  __m512 f[kRows];
+};
+
+template <int kRows>
+[[gnu::always_inline]] inline void LoadChains(const Tile& t, Chains<kRows>* c) {
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r) c->f[r] = _mm512_load_ps(t.f[r]);
+}
+
+template <int kRows>
+[[gnu::always_inline]] inline void StoreChains(const Chains<kRows>& c, Tile* t) {
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r) _mm512_store_ps(t->f[r], c.f[r]);
+}
+
+// A sum group ends: its chains become quanta and start again at zero. kScale: the chain does not
+// have the power of two in it yet.
+template <bool kScale, int kRows>
+[[gnu::always_inline]] inline void CloseSumGroup(Tile* t, Chains<kRows>* c) {
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r) {
+    __m512 f = c->f[r];
+    if (kScale) f = _mm512_mul_ps(f, _mm512_set1_ps(t->power[r]));
+    if (t->any_wide) {
+      const __m512i low = _mm512_cvtps_epi64(_mm512_castps512_ps256(f));
+      const __m512i high = _mm512_cvtps_epi64(_mm512_extractf32x8_ps(f, 1));
+      int64_t* sum = t->wide[r];
+      _mm512_store_si512(sum, _mm512_add_epi64(_mm512_load_si512(sum), low));
+      _mm512_store_si512(sum + 8, _mm512_add_epi64(_mm512_load_si512(sum + 8), high));
+    } else {
+      int32_t* sum = t->narrow[r];
+      _mm512_store_si512(sum, _mm512_add_epi32(_mm512_load_si512(sum), _mm512_cvtps_epi32(f)));
+    }
+    c->f[r] = _mm512_setzero_ps();
+  }
+}
+
+// Walks a chunk: Format::Step takes one block, given its record and its index in the chunk.
+template <class Format, int kRows>
+void WalkChunk(Tile* t) {
+  Chains<kRows> c;
+  LoadChains(*t, &c);
+  const std::byte* record = t->records;
+  uint32_t block = 0;
+  for (uint32_t g = 0; g < t->end_count; ++g) {
+    for (const uint32_t end = t->ends[g] - t->first_block; block < end; ++block) {
+      Format::template Step<kRows>(*t, record, block, &c);
+      record += Format::kLayout.bytes;
+    }
+    CloseSumGroup<Format::kLayout.scales == 0>(t, &c);
+  }
+  for (; block < t->blocks; ++block) {
+    Format::template Step<kRows>(*t, record, block, &c);
+    record += Format::kLayout.bytes;
+  }
+  StoreChains(c, t);
+}
+
+template <class Format>
+constexpr KernelTable kTable = {{nullptr, WalkChunk<Format, 1>, WalkChunk<Format, 2>,
+                                 WalkChunk<Format, 3>, WalkChunk<Format, 4>, nullptr,
+                                 WalkChunk<Format, 6>, nullptr, WalkChunk<Format, 8>, nullptr,
+                                 nullptr, nullptr, WalkChunk<Format, 12>}};
+
+template <typename T>
+[[gnu::always_inline]] inline int32_t Load32(const T* p) {
+  int32_t v = 0;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+
+}  // namespace
+}  // namespace cleave

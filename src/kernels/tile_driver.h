@@ -1,0 +1,164 @@
+// What the vector kernels share: a tile of activation rows × one group of 16 outputs is walked in
+// chunks of blocks, and everything that depends on (row, block) only is put into tables first, so
+// that the kernels fetch it by broadcast.
+//
+// Included once by each source of an instruction set, and nowhere else. Everything is in an unnamed
+// namespace on purpose: each source gets its own copy, compiled with its own instructions, and none
+// is visible to the linker. A group's stream is walked by all rows before the next group's, so it
+// is read from memory once and stays in the first cache.
+
+#pragma once
+
+#include "kernels/matmul_job.h"
+#include "kernels/record.h"
+
+namespace cleave {
+namespace {  // NOLINT(google-build-namespaces): see above
+
+constexpr uint32_t kLanes = 16;
+constexpr uint32_t kChunkBlocks = 64;
+constexpr uint32_t kMaxTileRows = 12;
+
+struct Tile {
+  // By (row, block of the chunk); int8 only.
+  alignas(64) float scale[kMaxTileRows][kChunkBlocks];         // da · 2^shift
+  alignas(64) float scaled_sum[kMaxTileRows][kChunkBlocks];    // scale · Σq
+  alignas(64) int32_t start[kMaxTileRows][kChunkBlocks];       // -zero · Σq (of the first half)
+  alignas(64) int32_t start_high[kMaxTileRows][kChunkBlocks];  // -zero · Σq of the second half
+  // By (row, output): chains, kept here between chunks, and sums of closed groups.
+  alignas(64) float f[kMaxTileRows][kLanes];
+  alignas(64) int32_t narrow[kMaxTileRows][kLanes];
+  alignas(64) int64_t wide[kMaxTileRows][kLanes];
+  alignas(64) float power[kMaxTileRows];  // 2^shift; 1 when column-parallel
+
+  // The chunk.
+  const std::byte* records;
+  const void* acts;   // of the tile's first row and the chunk's first block
+  size_t act_stride;  // elements from a row to the next
+  uint32_t first_block;
+  uint32_t blocks;
+  const uint32_t* ends;  // absolute block indices past the sum groups that end in this chunk
+  uint32_t end_count;
+  bool any_wide;  // then all rows count in int64, which is the same integer
+};
+
+using TileKernel = void (*)(Tile*);
+
+inline float PowerOf(int32_t shift) {
+  const uint32_t bits = static_cast<uint32_t>(127 + shift) << 23U;
+  float v = 0;
+  __builtin_memcpy(&v, &bits, sizeof v);
+  return v;
+}
+
+inline void FillTables(const MatmulJob& job, const RecordLayout& layout, uint32_t row,
+                       uint32_t rows, Tile* tile) {
+  const int32_t zero = -static_cast<int32_t>(layout.zero);
+  const uint32_t blocks = tile->blocks;
+  for (uint32_t r = 0; r < rows; ++r) {
+    const size_t at = static_cast<size_t>(row + r) * job.act_stride + tile->first_block;
+    const float* scale = job.scale + at;
+    const int32_t* sum = job.sum + at;
+    const int32_t* half = job.half_sum + at;
+    const float power = tile->power[r];
+    for (uint32_t b = 0; b < blocks; ++b) tile->scale[r][b] = scale[b] * power;
+    if (layout.has_min) {
+      for (uint32_t b = 0; b < blocks; ++b) {
+        tile->scaled_sum[r][b] = tile->scale[r][b] * static_cast<float>(sum[b]);
+      }
+    }
+    if (layout.zero == 0) continue;
+    if (layout.scales == 1) {
+      for (uint32_t b = 0; b < blocks; ++b) tile->start[r][b] = zero * sum[b];
+    } else {
+      for (uint32_t b = 0; b < blocks; ++b) {
+        tile->start[r][b] = zero * half[b];
+        tile->start_high[r][b] = zero * (sum[b] - half[b]);
+      }
+    }
+  }
+}
+
+inline void StoreTile(const MatmulJob& job, uint32_t group, uint32_t row, uint32_t rows,
+                      const Tile& tile) {
+  const uint32_t left = job.outputs - group * kLanes;
+  const uint32_t lanes = left < kLanes ? left : kLanes;
+  for (uint32_t r = 0; r < rows; ++r) {
+    const size_t out = row + r;
+    if (job.totals == nullptr) {
+      float* y = job.y + out * job.y_stride + group * kLanes;
+      for (uint32_t i = 0; i < lanes; ++i) y[i] = tile.f[r][i];
+      continue;
+    }
+    int64_t* totals = job.totals + out * job.totals_stride + group * kLanes;
+    if (tile.any_wide) {
+      for (uint32_t i = 0; i < lanes; ++i) totals[i] = tile.wide[r][i];
+    } else {
+      for (uint32_t i = 0; i < lanes; ++i) totals[i] = tile.narrow[r][i];
+    }
+  }
+}
+
+inline void StartTile(const MatmulJob& job, uint32_t row, uint32_t rows, Tile* tile) {
+  tile->any_wide = false;
+  for (uint32_t r = 0; r < rows; ++r) {
+    tile->power[r] = job.totals == nullptr ? 1.0F : PowerOf(job.shift[row + r]);
+    if (job.totals != nullptr && job.wide[row + r] != 0) tile->any_wide = true;
+    for (uint32_t i = 0; i < kLanes; ++i) {
+      tile->f[r][i] = 0;
+      tile->narrow[r][i] = 0;
+      tile->wide[r][i] = 0;
+    }
+  }
+}
+
+inline void RunTile(const MatmulJob& job, const RecordLayout& layout, uint32_t group, uint32_t row,
+                    uint32_t rows, TileKernel kernel, Tile* tile) {
+  const std::byte* stream = job.records + static_cast<size_t>(group) * job.blocks * layout.bytes;
+  const size_t element_bytes = layout.scales > 0 ? 1 : job.dtype == DType::kBF16 ? 2 : 4;
+  StartTile(job, row, rows, tile);
+  tile->act_stride = static_cast<size_t>(job.act_stride) * 32;
+  uint32_t sum_group = 0;
+  for (uint32_t first = 0; first < job.blocks; first += kChunkBlocks) {
+    const uint32_t left = job.blocks - first;
+    tile->first_block = first;
+    tile->blocks = left < kChunkBlocks ? left : kChunkBlocks;
+    tile->records = stream + static_cast<size_t>(first) * layout.bytes;
+    tile->acts = static_cast<const std::byte*>(job.acts) +
+                 (row * tile->act_stride + static_cast<size_t>(first) * 32) * element_bytes;
+    tile->ends = job.sum_groups + sum_group;
+    tile->end_count = 0;
+    while (sum_group < job.sum_group_count && job.sum_groups[sum_group] <= first + tile->blocks) {
+      ++tile->end_count;
+      ++sum_group;
+    }
+    if (layout.scales > 0) FillTables(job, layout, row, rows, tile);
+    kernel(tile);
+  }
+  StoreTile(job, group, row, rows, *tile);
+}
+
+// Table: a kernel for each number of rows it has one for, 1 always; null elsewhere.
+struct KernelTable {
+  TileKernel by_rows[kMaxTileRows + 1];
+};
+
+inline uint32_t TileRows(const KernelTable& table, uint32_t left) {
+  uint32_t rows = left < kMaxTileRows ? left : kMaxTileRows;
+  while (table.by_rows[rows] == nullptr) --rows;
+  return rows;
+}
+
+inline void RunJob(const MatmulJob& job, const RecordLayout& layout, const KernelTable& table) {
+  Tile tile;
+  for (uint32_t group = job.group_begin; group < job.group_end; ++group) {
+    for (uint32_t row = 0; row < job.rows;) {
+      const uint32_t rows = TileRows(table, job.rows - row);
+      RunTile(job, layout, group, row, rows, table.by_rows[rows], &tile);
+      row += rows;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cleave
