@@ -44,6 +44,11 @@ Result<StoredModel> ReadModel(const GgufContents& contents, const std::string& p
 }
 
 Result<std::unique_ptr<Checkpoint>> Open(MappedFile file) {
+  if (!LooksLikeGguf(file.bytes())) {
+    return DataLoss(
+        "not a GGUF file: it does not start with \"GGUF\"; a .gguf file or a folder with "
+        "config.json and safetensors can be opened");
+  }
   ASSIGN_OR_RETURN(const GgufContents contents, ParseGguf(file.bytes()));
   ASSIGN_OR_RETURN(StoredModel model, ReadModel(contents, file.path()));
   model.files.push_back(std::move(file));
