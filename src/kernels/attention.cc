@@ -1,15 +1,207 @@
 #include "kernels/attention.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "base/checked.h"
-#include "kernels/attention_kernel.h"
+#include "kernels/attention_scratch.h"
+#include "kernels/math.h"
 
 namespace cleave {
+namespace {
 
+using attention::Chunk;
 using attention::kBins;
 using attention::kChunk;
 using attention::kChunkGroups;
 using attention::kLanes;
+using attention::kRun;
 using attention::kTileRows;
+using attention::Rows;
+using attention::Steps;
+using Buffers = AttentionScratch::Buffers;
+
+// With more rows than this, a chunk is widened to fp32 once instead of once per strip of rows.
+constexpr uint32_t kDirectRows = 12;
+// Counts stay below 2^61 while a row's reach stays below this.
+constexpr float kNarrowReach = 0x1p25F;
+
+const Steps& StepsFor(Isa isa) {
+  return isa == Isa::kAvx2 ? attention::kStepsAvx2 : attention::kStepsAvx512;
+}
+
+// The runs of a tile's rows, added up.
+class TileBins {
+ public:
+  TileBins(const Steps& steps, Buffers* buffers) : steps_(steps), buffers_(*buffers) {}
+
+  void Clear(uint32_t row) { buffers_.narrow[row] = {}; }
+
+  // The partial of one row: m, l and o as the steps left them.
+  void AddRun(uint32_t row) {
+    float* o = buffers_.o.data() + static_cast<size_t>(row) * buffers_.stride;
+    o[buffers_.padded_dim] =
+        steps_.sum_lanes(buffers_.l.data() + static_cast<size_t>(row) * kLanes);
+    Buffers::Narrow& narrow = buffers_.narrow[row];
+    const auto m = static_cast<int32_t>(buffers_.m[row]);
+    const float largest = steps_.largest(o, buffers_.stride);
+    if (!narrow.wide) {
+      narrow.reach += largest;
+      if (narrow.reach < kNarrowReach) {
+        AddNarrow(row, m, o);
+        return;
+      }
+      Widen(row);
+    }
+    buffers_.wide[row].AddRun(m, o[buffers_.padded_dim], o);
+  }
+
+  void Finish(uint32_t row, float* out) {
+    const Buffers::Narrow& narrow = buffers_.narrow[row];
+    if (narrow.wide) {
+      buffers_.wide[row].Finish(out);
+      return;
+    }
+    steps_.finish(CountsOf(row, narrow.top), CountsOf(row, narrow.top - 1),
+                  CountsOf(row, narrow.top - 2), buffers_.head_dim, buffers_.padded_dim, out);
+  }
+
+ private:
+  // Null where nothing was added.
+  int64_t* CountsOf(uint32_t row, int32_t bin) {
+    const uint32_t slot = AttentionSlotOf(bin);
+    if ((buffers_.narrow[row].present & (1U << slot)) == 0) return nullptr;
+    return Slot(row, slot);
+  }
+  int64_t* Slot(uint32_t row, uint32_t slot) {
+    return buffers_.counts.data() + (static_cast<size_t>(row) * kBins + slot) * buffers_.stride;
+  }
+
+  void AddNarrow(uint32_t row, int32_t m, const float* o) {
+    Buffers::Narrow& narrow = buffers_.narrow[row];
+    const int32_t bin = AttentionBinOf(m);
+    constexpr auto kKept = static_cast<int32_t>(kBins);
+    if (narrow.present == 0) narrow.top = bin;
+    if (bin <= narrow.top - kKept) return;
+    // Bins up to the new top take the slots of those that fall out, at most all three.
+    for (int32_t b = std::max(narrow.top + 1, bin - kKept + 1); b <= bin; ++b) {
+      narrow.present &= ~(1U << AttentionSlotOf(b));
+    }
+    narrow.top = std::max(narrow.top, bin);
+    const uint32_t slot = AttentionSlotOf(bin);
+    const float unit = PowerOfTwo(m - attention::kBinBits * bin + attention::kFractionBits);
+    const bool fresh = (narrow.present & (1U << slot)) == 0;
+    narrow.present |= 1U << slot;
+    (fresh ? steps_.set_quanta : steps_.add_quanta)(o, unit, buffers_.stride, Slot(row, slot));
+  }
+
+  // The same integers, in 128 bits.
+  void Widen(uint32_t row) {
+    Buffers::Narrow& narrow = buffers_.narrow[row];
+    AttentionBins& wide = buffers_.wide[row];
+    wide.Clear();
+    for (int32_t b = narrow.top; b > narrow.top - static_cast<int32_t>(kBins); --b) {
+      const int64_t* counts = CountsOf(row, b);
+      if (counts != nullptr) wide.AddCounts(b, counts, counts[buffers_.padded_dim]);
+    }
+    narrow.wide = true;
+  }
+
+  const Steps& steps_;
+  Buffers& buffers_;
+};
+
+// Up to kTileRows query head rows of one job; row r is token r / heads, head r mod heads.
+class Tile {
+ public:
+  Tile(const Steps& steps, const KvShape& shape, const AttentionJob& job, Buffers* buffers)
+      : steps_(steps), shape_(shape), job_(job), buffers_(*buffers), bins_(steps, buffers) {}
+
+  void Attend(uint32_t first_row, uint32_t count) {
+    Start(first_row, count);
+    const uint32_t begin = rows_.begin[0];
+    const uint32_t end = rows_.end[count - 1];
+    for (uint32_t run = begin / kRun * kRun; run < end; run += kRun) {
+      StartRun();
+      for (uint32_t first = run; first < run + kRun; first += kChunk) {
+        if (first + kChunk <= begin || first >= end) continue;
+        steps_.chunk_step(ReadChunk(first, begin, end), rows_);
+      }
+      for (uint32_t r = 0; r < count; ++r) {
+        if (rows_.begin[r] < run + kRun && rows_.end[r] > run) bins_.AddRun(r);
+      }
+    }
+    for (uint32_t r = 0; r < count; ++r) {
+      bins_.Finish(r, job_.out + Offset(first_row + r, job_.out_stride));
+    }
+  }
+
+ private:
+  [[nodiscard]] size_t Offset(uint32_t row, size_t token_stride) const {
+    return row / job_.heads * token_stride +
+           static_cast<size_t>(row % job_.heads) * shape_.head_dim;
+  }
+
+  void Start(uint32_t first_row, uint32_t count) {
+    Buffers& b = buffers_;
+    rows_ = {count,      b.head_dim, b.padded_dim, b.stride,       b.q.data(),  b.o.data(),
+             b.p.data(), b.l.data(), b.m.data(),   b.begin.data(), b.end.data()};
+    const float scale = job_.scale * kLog2E;
+    for (uint32_t r = 0; r < count; ++r) {
+      const uint32_t end = job_.first_position + (first_row + r) / job_.heads + 1;
+      rows_.begin[r] = job_.window == 0 || job_.window >= end ? 0 : end - job_.window;
+      rows_.end[r] = end;
+      steps_.scale_query(job_.q + Offset(first_row + r, job_.q_stride), scale, shape_.head_dim,
+                         rows_.q + static_cast<size_t>(r) * rows_.padded_dim);
+      bins_.Clear(r);
+    }
+  }
+
+  void StartRun() {
+    std::fill_n(rows_.o, static_cast<size_t>(rows_.count) * rows_.stride, 0.0F);
+    std::fill_n(rows_.l, static_cast<size_t>(rows_.count) * kLanes, 0.0F);
+    std::fill_n(rows_.m, rows_.count, -attention::kMaximumLimit);
+  }
+
+  // The chunk's groups that hold a position of [begin, end): no other block is looked at.
+  Chunk ReadChunk(uint32_t first, uint32_t begin, uint32_t end) {
+    const uint32_t d = shape_.head_dim;
+    const bool widen =
+        rows_.padded_dim != d || (shape_.dtype != DType::kF32 && rows_.count > kDirectRows);
+    Chunk chunk = {widen ? DType::kF32 : shape_.dtype, first, {}, {}};
+    for (uint32_t g = 0; g < kChunkGroups; ++g) {
+      const uint32_t position = first + g * kLanes;
+      if (position + kLanes <= begin || position >= end) continue;
+      const int32_t block = job_.block_table[position / shape_.block_tokens];
+      const uint32_t offset = position % shape_.block_tokens;
+      const std::byte* base = job_.kv + static_cast<size_t>(block) * job_.block_stride;
+      const size_t element = shape_.element_bytes();
+      const std::byte* keys = base + static_cast<size_t>(offset) * d * element;
+      const std::byte* values =
+          base + (static_cast<size_t>(shape_.block_tokens) + offset) * d * element;
+      if (widen) {
+        float* wide_keys = buffers_.keys.data() + static_cast<size_t>(g) * kLanes * d;
+        float* wide_values =
+            buffers_.values.data() + static_cast<size_t>(g) * kLanes * rows_.padded_dim;
+        steps_.widen_group(shape_.dtype, keys, values, d, rows_.padded_dim, wide_keys, wide_values);
+        keys = reinterpret_cast<const std::byte*>(wide_keys);
+        values = reinterpret_cast<const std::byte*>(wide_values);
+      }
+      chunk.keys[g] = keys;
+      chunk.values[g] = values;
+    }
+    return chunk;
+  }
+
+  const Steps& steps_;
+  const KvShape& shape_;
+  const AttentionJob& job_;
+  Buffers& buffers_;
+  TileBins bins_;
+  Rows rows_ = {};
+};
+
+}  // namespace
 
 AttentionScratch::Buffers::Buffers(uint32_t d)
     : head_dim(d),
@@ -33,14 +225,36 @@ AttentionScratch::AttentionScratch(uint32_t head_dim, uint32_t /*max_heads_per_k
 AttentionScratch::~AttentionScratch() = default;
 AttentionScratch::AttentionScratch(AttentionScratch&&) noexcept = default;
 
-void StoreKv(Isa /*isa*/, const KvShape& shape, const float* key, const float* value,
-             uint32_t offset, std::byte* head_block) {
-  attention::StoreKvPlain(shape, key, value, offset, head_block);
+void StoreKv(Isa isa, const KvShape& shape, const float* key, const float* value, uint32_t offset,
+             std::byte* head_block) {
+  if (isa == Isa::kScalar || shape.dtype == DType::kF32) {
+    attention::StoreKvScalar(shape, key, value, offset, head_block);
+    return;
+  }
+  const Steps& steps = StepsFor(isa);
+  const uint32_t d = shape.head_dim;
+  auto* block = reinterpret_cast<uint16_t*>(head_block);
+  steps.to_cache(shape.dtype, value, d,
+                 block + (static_cast<size_t>(shape.block_tokens) + offset) * d);
+  uint16_t* keys = block + static_cast<size_t>(offset / kLanes) * kLanes * d + offset % kLanes;
+  uint16_t rounded[64];
+  for (uint32_t i = 0; i < d; i += 64) {
+    const uint32_t n = std::min<uint32_t>(64, d - i);
+    steps.to_cache(shape.dtype, key + i, n, rounded);
+    for (uint32_t k = 0; k < n; ++k) keys[static_cast<size_t>(i + k) * kLanes] = rounded[k];
+  }
 }
 
-void Attention(Isa /*isa*/, const KvShape& shape, const AttentionJob& job,
-               AttentionScratch* scratch) {
-  attention::AttentionScalar(shape, job, &scratch->buffers());
+void Attention(Isa isa, const KvShape& shape, const AttentionJob& job, AttentionScratch* scratch) {
+  if (isa == Isa::kScalar) {
+    attention::AttentionScalar(shape, job, &scratch->buffers());
+    return;
+  }
+  Tile tile(StepsFor(isa), shape, job, &scratch->buffers());
+  const uint32_t rows = job.tokens * job.heads;
+  for (uint32_t row = 0; row < rows; row += kTileRows) {
+    tile.Attend(row, std::min(kTileRows, rows - row));
+  }
 }
 
 }  // namespace cleave

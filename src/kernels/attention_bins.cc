@@ -14,11 +14,6 @@ using attention::kBinBits;
 using attention::kBins;
 using attention::kFractionBits;
 
-uint32_t SlotOf(int32_t bin) {
-  const int32_t r = bin % static_cast<int32_t>(kBins);
-  return static_cast<uint32_t>(r < 0 ? r + static_cast<int32_t>(kBins) : r);
-}
-
 // The nearest integer of x·unit, ties to even. A float of 2^51 quanta or more is whole already.
 Int128 Quantise(float x, double unit) {
   const double scaled = static_cast<double>(x) * unit;
@@ -27,6 +22,13 @@ Int128 Quantise(float x, double unit) {
 }
 
 }  // namespace
+
+int32_t AttentionBinOf(int32_t m) { return -((-m) >> 4); }
+
+uint32_t AttentionSlotOf(int32_t bin) {
+  const int32_t r = bin % static_cast<int32_t>(kBins);
+  return static_cast<uint32_t>(r < 0 ? r + static_cast<int32_t>(kBins) : r);
+}
 
 AttentionBins::AttentionBins(uint32_t head_dim) : head_dim_(head_dim) {
   for (auto& bin : counts_) bin.resize(head_dim + 1);
@@ -48,11 +50,11 @@ Int128* AttentionBins::Slot(int32_t bin) {
   // At most three bins fall out, whatever the distance.
   const int32_t from = std::max(top_ + 1, bin - static_cast<int32_t>(kBins) + 1);
   for (int32_t b = from; b <= bin; ++b) {
-    auto& fresh = counts_[SlotOf(b)];
+    auto& fresh = counts_[AttentionSlotOf(b)];
     std::fill(fresh.begin(), fresh.end(), Int128{0});
   }
   top_ = std::max(top_, bin);
-  return counts_[SlotOf(bin)].data();
+  return counts_[AttentionSlotOf(bin)].data();
 }
 
 void AttentionBins::AddRun(int32_t m, float l, const float* o) {
@@ -83,7 +85,7 @@ void AttentionBins::Merge(const AttentionBins& other) {
   for (int32_t b = other.top_; b > other.top_ - static_cast<int32_t>(kBins); --b) {
     Int128* counts = Slot(b);
     if (counts == nullptr) continue;
-    const auto& added = other.counts_[SlotOf(b)];
+    const auto& added = other.counts_[AttentionSlotOf(b)];
     for (uint32_t i = 0; i <= head_dim_; ++i) counts[i] += added[i];
   }
 }
@@ -93,9 +95,9 @@ void AttentionBins::Finish(float* out) const {
     std::fill(out, out + head_dim_, std::numeric_limits<float>::quiet_NaN());
     return;
   }
-  const Int128* high = counts_[SlotOf(top_)].data();
-  const Int128* middle = counts_[SlotOf(top_ - 1)].data();
-  const Int128* low = counts_[SlotOf(top_ - 2)].data();
+  const Int128* high = counts_[AttentionSlotOf(top_)].data();
+  const Int128* middle = counts_[AttentionSlotOf(top_ - 1)].data();
+  const Int128* low = counts_[AttentionSlotOf(top_ - 2)].data();
   const auto value = [&](uint32_t i) {
     double sum = static_cast<double>(high[i]);
     sum += static_cast<double>(middle[i]) * 0x1p-16;

@@ -14,25 +14,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/attention_steps.h"
+
 namespace cleave {
 
 __extension__ using Int128 = __int128;
-
-namespace attention {
-
-inline constexpr uint32_t kChunk = 128;  // positions that share one update of the maximum
-inline constexpr uint32_t kRun = 512;    // positions that share one partial
-inline constexpr uint32_t kLanes = 16;
-inline constexpr int32_t kBinBits = 16;
-inline constexpr int32_t kFractionBits = 36;
-inline constexpr uint32_t kBins = 3;
-// Scores this far under the maximum have no mass.
-inline constexpr float kScoreFloor = -100.0F;
-// Maxima are clamped to ±2^29; -2^29 also stands for "no score yet".
-inline constexpr float kMaximumLimit = 536870912.0F;
-inline constexpr float kLargestElement = 0x1p72F;
-
-}  // namespace attention
 
 class AttentionBins {
  public:
@@ -61,7 +47,8 @@ class AttentionBins {
   std::array<std::vector<Int128>, attention::kBins> counts_;  // [d] then l
 };
 
-// ⌈m/16⌉.
-inline int32_t AttentionBinOf(int32_t m) { return -((-m) >> 4); }
+// ⌈m/16⌉, and the slot of three that holds bin b: b mod 3.
+int32_t AttentionBinOf(int32_t m);
+uint32_t AttentionSlotOf(int32_t bin);
 
 }  // namespace cleave

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/attention_kernel.h"
+#include "kernels/attention_scratch.h"
 #include "kernels/math.h"
 
 namespace cleave::attention {
@@ -152,8 +152,8 @@ void AttentionScalar(const KvShape& shape, const AttentionJob& job,
   }
 }
 
-void StoreKvPlain(const KvShape& shape, const float* key, const float* value, uint32_t offset,
-                  std::byte* head_block) {
+void StoreKvScalar(const KvShape& shape, const float* key, const float* value, uint32_t offset,
+                   std::byte* head_block) {
   for (uint32_t i = 0; i < shape.head_dim; ++i) {
     WriteElement(shape.dtype, head_block, KeyIndex(shape, offset, i), key[i]);
     WriteElement(shape.dtype, head_block, ValueIndex(shape, offset, i), value[i]);

@@ -11,9 +11,9 @@ const LogitsTable& LogitsFor(Isa isa) {
     case Isa::kScalar:
       return kLogitsScalar;
     case Isa::kAvx2:
-      return kLogitsScalar;
+      return kLogitsAvx2;
     case Isa::kAvx512:
-      return kLogitsScalar;
+      return kLogitsAvx512;
   }
   return kLogitsScalar;
 }

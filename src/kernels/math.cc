@@ -95,7 +95,7 @@ float Exp2(float x) {
   const float n = (x + math::kRoundFloat) - math::kRoundFloat;
   const float f = x - n;
   float p = kExp2[5];
-  for (int i = 4; i >= 0; --i) p = std::fmaf(p, f, kExp2[static_cast<size_t>(i)]);
+  for (int i = 4; i >= 0; --i) p = std::fmaf(p, f, kExp2[i]);
   p = std::fmaf(p, f, 1.0F);
   const uint32_t shift = static_cast<uint32_t>(static_cast<int32_t>(n)) << 23;
   return std::bit_cast<float>(std::bit_cast<uint32_t>(p) + shift);
@@ -111,7 +111,7 @@ float Log2(float x) {
   const float m = std::bit_cast<float>(bits - (static_cast<uint32_t>(e) << 23));
   const float t = m - 1.0F;
   float p = kLog2[9];
-  for (int i = 8; i >= 0; --i) p = std::fmaf(p, t, kLog2[static_cast<size_t>(i)]);
+  for (int i = 8; i >= 0; --i) p = std::fmaf(p, t, kLog2[i]);
   return std::fmaf(p, t, static_cast<float>(e));
 }
 

@@ -2,15 +2,13 @@
 // Constants of the elementary functions, shared by the scalar truth (math.cc) and the vector
 // kernels (math_lanes.h). Coefficients come from tools/derive_polynomials.py.
 
-#include <array>
-
 namespace cleave::math {
 
 // 2^f = 1 + f·P(f) for f in [-1/2, 1/2], absolute error 3.1e-9, lowest power first.
-inline constexpr std::array<float, 6> kExp2 = {0x1.62e43p-1F,  0x1.ebfbep-3F,  0x1.c6af7ap-5F,
-                                               0x1.3b2a28p-7F, 0x1.5f096p-10F, 0x1.4447b8p-13F};
+inline constexpr float kExp2[6] = {0x1.62e43p-1F,  0x1.ebfbep-3F,  0x1.c6af7ap-5F,
+                                   0x1.3b2a28p-7F, 0x1.5f096p-10F, 0x1.4447b8p-13F};
 // log2(1 + t) = t·P(t) for 1 + t in [sqrt(1/2), sqrt(2)], relative error 1.4e-8.
-inline constexpr std::array<float, 10> kLog2 = {
+inline constexpr float kLog2[10] = {
     0x1.715476p+0F,  -0x1.715476p-1F, 0x1.ec720ap-2F,  -0x1.7156c8p-2F, 0x1.273916p-2F,
     -0x1.eb1686p-3F, 0x1.abcbc8p-3F,  -0x1.8bee8ap-3F, 0x1.4e816p-3F,   -0x1.464502p-4F};
 
@@ -23,6 +21,7 @@ inline constexpr double kRoundDouble = 6755399441055744.0;
 inline constexpr float kExp2Lowest = -126.0F;
 inline constexpr float kExp2Highest = 128.0F;
 
+inline constexpr float kLog2EFloat = 1.44269504088896340736F;
 inline constexpr float kTwoLog2E = 2.88539008177792681472F;
 inline constexpr float kGeluCubic = 0.044715F;
 inline constexpr float kGeluScale = 0.79788456080286535588F;  // sqrt(2/pi)

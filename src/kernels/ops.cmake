@@ -3,4 +3,13 @@ list(APPEND CLEAVE_KERNEL_SOURCES
      vector_ops.cc vector_ops_scalar.cc
      attention.cc attention_bins.cc attention_scalar.cc
      logits.cc logits_scalar.cc)
+cleave_isa_sources(avx2 vector_ops_avx2.cc attention_avx2.cc logits_avx2.cc)
+cleave_isa_sources(avx512 vector_ops_avx512.cc attention_avx512.cc logits_avx512.cc)
+# GCC 12 takes the undefined operand inside its own AVX-512 intrinsics for ours.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set_property(SOURCE vector_ops_avx512.cc attention_avx512.cc logits_avx512.cc
+               APPEND PROPERTY COMPILE_OPTIONS -Wno-uninitialized -Wno-maybe-uninitialized)
+endif()
+
 cleave_test(NAME math SOURCES math_test.cc DEPS cleave_kernels)
+cleave_test(NAME attention SOURCES attention_test.cc attention_test_support.cc DEPS cleave_kernels)

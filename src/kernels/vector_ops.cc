@@ -58,9 +58,9 @@ const VectorOpsTable& VectorOpsFor(Isa isa) {
     case Isa::kScalar:
       return kVectorOpsScalar;
     case Isa::kAvx2:
-      return kVectorOpsScalar;
+      return kVectorOpsAvx2;
     case Isa::kAvx512:
-      return kVectorOpsScalar;
+      return kVectorOpsAvx512;
   }
   return kVectorOpsScalar;
 }
