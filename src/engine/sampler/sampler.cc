@@ -21,8 +21,10 @@ constexpr unsigned kIdBits = 22;
 constexpr uint32_t kIdMask = (1U << kIdBits) - 1;
 static_assert(kMassBits + 1 + kIdBits <= 64);
 
-// Below this share of the total (per token of the vocabulary, in bits) tokens are looked at last.
-constexpr int kTailBits = 10;
+// The first look takes tokens with 2^kFirstBits times the average mass, so at most one in as many;
+// each further look lowers that by 2^kLookBits.
+constexpr int kFirstBits = 4;
+constexpr unsigned kLookBits = 4;
 // Ranges this short are sorted and walked.
 constexpr size_t kWalk = 64;
 
@@ -74,53 +76,61 @@ int32_t Sampler::Sample(const SampleContext& context, float* logits) {
 }
 
 int32_t Sampler::Draw(const SamplingParams& params, int64_t total, uint64_t bits) {
-  const bool has_min_p = params.min_p > 0.0F;
-  const int64_t lowest = has_min_p ? CeilShare(params.min_p, int64_t{1} << kMassBits) : 1;
-  const int64_t tail = total >> (std::bit_width(vocab_size_) + kTailBits);
-  bool whole = has_min_p || tail <= lowest;  // keys_ holds every token that is still kept
-  int64_t held = Gather(whole ? lowest : tail);
-  const auto gather_rest = [&] {
-    held = Gather(lowest);
-    whole = true;
-  };
-  if (has_min_p) total = held;
+  if (params.min_p > 0.0F) {
+    lowest_ = CeilShare(params.min_p, int64_t{1} << kMassBits);
+    total = Gather(lowest_);
+  } else {
+    lowest_ = 1;
+    const int shift = std::bit_width(vocab_size_) - kFirstBits;
+    Gather(std::max<int64_t>(1, total >> static_cast<unsigned>(std::max(0, shift))));
+  }
   if (params.top_k > 0) {
     const auto k = static_cast<size_t>(params.top_k);
-    if (keys_.size() < k && !whole) gather_rest();
-    if (keys_.size() > k) held = CutToTopK(k);
-    total = held;
-    whole = true;
+    while (keys_.size() < k && LookFurther()) {
+    }
+    if (keys_.size() > k) CutToTopK(k);
+    total = held_;
   }
   if (params.top_p < 1.0F) {
     const int64_t goal = CeilShare(params.top_p, total);
-    if (held < goal) gather_rest();
+    while (held_ < goal && LookFurther()) {
+    }
     const Prefix kept = PrefixReaching(goal);
     keys_.resize(kept.count);
-    held = total = kept.sum;
+    total = kept.sum;
   }
   const auto target =
       static_cast<int64_t>((static_cast<Uint128>(bits) * static_cast<uint64_t>(total)) >> 64U);
-  if (held <= target) gather_rest();
+  while (held_ <= target && LookFurther()) {
+  }
   return IdOf(keys_[PrefixReaching(target + 1).count - 1]);
 }
 
-// Keys of all tokens with at least `lowest` mass, in no order; returns their sum.
-int64_t Sampler::Gather(int64_t lowest) {
+// Keys of all tokens with at least `least` mass, in no order; returns their sum.
+int64_t Sampler::Gather(int64_t least) {
+  gathered_ = least;
   keys_.clear();
-  int64_t sum = 0;
+  held_ = 0;
   for (uint32_t i = 0; i < vocab_size_; ++i) {
-    if (mass_[i] < lowest) continue;
+    if (mass_[i] < least) continue;
     keys_.push_back(KeyOf(mass_[i], i));
-    sum += mass_[i];
+    held_ += mass_[i];
   }
-  return sum;
+  return held_;
 }
 
-int64_t Sampler::CutToTopK(size_t k) {
+// False when all tokens that count are gathered.
+bool Sampler::LookFurther() {
+  if (gathered_ <= lowest_) return false;
+  Gather(std::max(lowest_, gathered_ >> kLookBits));
+  return true;
+}
+
+void Sampler::CutToTopK(size_t k) {
   const auto end = keys_.begin() + static_cast<std::ptrdiff_t>(k);
   std::nth_element(keys_.begin(), end, keys_.end(), std::greater<>());
   keys_.resize(k);
-  return SumOf(keys_.begin(), keys_.end());
+  held_ = SumOf(keys_.begin(), keys_.end());
 }
 
 // The shortest beginning of the order with a sum of at least `goal` (1 … the sum of all keys).

@@ -12,8 +12,8 @@
 // new token in the whole sequence. Integers only, so nothing depends on the batch, the instruction
 // set, a preemption, or who holds which part of the vocabulary.
 //
-// The order is found by selection, never by sorting the vocabulary: first among the tokens that
-// hold all but about 2^-10 of the mass, in the rest only when the answer lies there.
+// The order is found by selection, never by sorting the vocabulary: among the likeliest tokens
+// first, further down only when the answer lies there.
 // Owner: the engine core; one thread, holding a ScopedFpMode. No allocation after construction.
 
 #include <cstdint>
@@ -46,8 +46,9 @@ class Sampler {
   };
 
   int32_t Draw(const SamplingParams& params, int64_t total, uint64_t bits);
-  int64_t Gather(int64_t lowest);
-  int64_t CutToTopK(size_t k);
+  int64_t Gather(int64_t least);
+  bool LookFurther();
+  void CutToTopK(size_t k);
   Prefix PrefixReaching(int64_t goal);
 
   const Isa isa_;
@@ -55,6 +56,9 @@ class Sampler {
   LogitRules rules_;
   std::vector<int64_t> mass_;   // [vocab_size]
   std::vector<uint64_t> keys_;  // room for [vocab_size]: (mass, ~id), greater comes first
+  int64_t held_ = 0;            // sum of keys_ as gathered or cut
+  int64_t gathered_ = 0;        // keys_ holds what has this mass or more
+  int64_t lowest_ = 0;          // what has less is out of the draw
 };
 
 }  // namespace cleave

@@ -23,7 +23,7 @@ void DecodeStep(benchmark::State& state) {
       SequenceFacts facts;
       facts.tag = i;
       facts.tokens = 100;
-      facts.limit = 20000;
+      facts.limit = 8000;
       scheduler.Add(facts);
     }
   };
@@ -39,7 +39,7 @@ void DecodeStep(benchmark::State& state) {
       refill();
       do step();
       while (plan.tokens != sequences || plan.entries.size() != sequences);
-      age = 19000;
+      age = 7000;
       state.ResumeTiming();
     }
     step();
