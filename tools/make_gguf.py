@@ -3,11 +3,13 @@
 
 usage: make_gguf.py IN.gguf OUT.gguf {F32,F16,BF16,Q8_0,Q4_0,Q4_1,Q5_0,Q5_1}
 
-Matrices are decoded to fp32 and encoded anew; vectors (norms, biases) stay F32; a tensor that already has
-the wanted type is copied. A token embedding in Q8_0 is kept when the target is a smaller quantised type, as
-it is also the output head. Keys and tensors come in the order llama.cpp's quantiser uses, so that the files
-are the same byte for byte. Needs the packages of tools/requirements.txt (numpy, gguf).
+Matrices are decoded to fp32 and encoded anew; vectors (norms, biases) stay F32; a tensor that
+already has the wanted type is copied. A token embedding in Q8_0 is kept when the target is a
+smaller quantised type, as it is also the output head. Keys and tensors come in the order
+llama.cpp's quantiser uses, so that the files are the same byte for byte. Needs the packages of
+tools/requirements.txt (numpy, gguf).
 """
+
 import argparse
 import os
 import sys

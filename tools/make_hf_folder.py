@@ -3,9 +3,11 @@
 
 usage: make_hf_folder.py IN.gguf OUT_DIR [BF16|F16|F32]
 
-Writes model.safetensors, config.json, generation_config.json, tokenizer.json, tokenizer_config.json and
-chat_template.jinja. The same input gives the same bytes. Needs the packages of tools/requirements.txt.
+Writes model.safetensors, config.json, generation_config.json, tokenizer.json,
+tokenizer_config.json and chat_template.jinja. The same input gives the same bytes. Needs the
+packages of tools/requirements.txt.
 """
+
 import argparse
 import json
 import os
@@ -47,8 +49,10 @@ class Source:
         self.keys = {key: field.contents() for key, field in self.reader.fields.items()}
         self.arch = self.keys["general.architecture"]
         if self.arch != "llama" or self.keys.get("tokenizer.ggml.model") != "gpt2":
-            sys.exit(f"make_hf_folder.py: {path}: needs architecture llama with a gpt2 vocabulary, "
-                     f"has {self.arch} with {self.keys.get('tokenizer.ggml.model')}")
+            sys.exit(
+                f"make_hf_folder.py: {path}: needs architecture llama with a gpt2 vocabulary, "
+                f"has {self.arch} with {self.keys.get('tokenizer.ggml.model')}"
+            )
 
     def model(self, key, default=None):
         return self.keys.get(f"{self.arch}.{key}", default)
@@ -70,7 +74,10 @@ def plain_rows(weight, heads):
 
 def tensors_of(source):
     out = {}
-    heads = {"attn_q": source.model("attention.head_count"), "attn_k": source.model("attention.head_count_kv")}
+    heads = {
+        "attn_q": source.model("attention.head_count"),
+        "attn_k": source.model("attention.head_count_kv"),
+    }
     for tensor in source.reader.tensors:
         shape = [int(n) for n in reversed(tensor.shape)]
         weight = dequantize(tensor.data, tensor.tensor_type).reshape(shape).astype(np.float32)
@@ -136,7 +143,12 @@ def added_tokens(source):
 
 
 def tokenizer_json(source):
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    byte_level = {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": True,
+        "use_regex": True,
+    }
     split = byte_level
     if source.vocab("pre") in SPLIT_DIGITS:
         digits = {"type": "Digits", "individual_digits": True}
@@ -210,7 +222,9 @@ def main():
     parser.add_argument("dtype", nargs="?", default="BF16", choices=sorted(DTYPES))
     args = parser.parse_args()
     if not os.path.isfile(args.source):
-        sys.exit(f"make_hf_folder.py: {args.source}: no such file; `make models` brings the demo model")
+        sys.exit(
+            f"make_hf_folder.py: {args.source}: no such file; `make models` brings the demo model"
+        )
     convert(args.source, args.folder, args.dtype)
 
 

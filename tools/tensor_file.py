@@ -1,4 +1,5 @@
 """Writing safetensors files with numpy alone: the same input gives the same bytes."""
+
 import json
 
 import numpy as np
@@ -25,7 +26,11 @@ def write_safetensors(path, tensors, dtype):
     header, offset = {"__metadata__": {"format": "pt"}}, 0
     for name in sorted(tensors):
         end = offset + tensors[name].size * width
-        header[name] = {"dtype": dtype, "shape": list(tensors[name].shape), "data_offsets": [offset, end]}
+        header[name] = {
+            "dtype": dtype,
+            "shape": list(tensors[name].shape),
+            "data_offsets": [offset, end],
+        }
         offset = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)

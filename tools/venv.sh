@@ -12,7 +12,8 @@ flock 8  # two test runs may ask for it at once
 if [ ! -x "$venv/bin/python" ] || [ "$(cat "$venv/pins" 2>/dev/null)" != "$pins" ]; then
   echo "venv.sh: installing $2 into $venv" >&2
   rm -rf "$venv"
-  python3 -m venv "$venv" || { echo "venv.sh: needs python3 with venv (apt-get install python3-venv)" >&2; exit 1; }
+  python3 -m venv "$venv" ||
+    { echo "venv.sh: needs python3 with venv (apt-get install python3-venv)" >&2; exit 1; }
   if grep -q == "$2"; then
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary=:all: \
       --require-hashes -r "$2" >&2

@@ -1,4 +1,5 @@
 """Writing small GGUF files (version 3) with numpy alone: keys and F32 tensors."""
+
 import struct
 
 import numpy as np
@@ -14,12 +15,16 @@ def text(value):
 
 
 def array(element, values):
-    pack = {STRING: text, INT32: lambda v: struct.pack("<i", v), FLOAT32: lambda v: struct.pack("<f", v)}
+    pack = {
+        STRING: text,
+        INT32: lambda v: struct.pack("<i", v),
+        FLOAT32: lambda v: struct.pack("<f", v),
+    }
     return struct.pack("<IQ", element, len(values)) + b"".join(pack[element](v) for v in values)
 
 
 def typed(value):
-    """A key's type number and value; integers are stored as uint32, lists by their first element."""
+    """A key's type number and value; integers are stored as uint32, lists by first element."""
     if isinstance(value, bool):
         return struct.pack("<I?", BOOL, value)
     if isinstance(value, int):
@@ -28,7 +33,9 @@ def typed(value):
         return struct.pack("<If", FLOAT32, value)
     if isinstance(value, str):
         return struct.pack("<I", STRING) + text(value)
-    element = STRING if isinstance(value[0], str) else INT32 if isinstance(value[0], int) else FLOAT32
+    element = (
+        STRING if isinstance(value[0], str) else INT32 if isinstance(value[0], int) else FLOAT32
+    )
     return struct.pack("<I", ARRAY) + array(element, value)
 
 
@@ -39,7 +46,9 @@ def write_gguf(path, keys, tensors):
     offset = 0
     for name, values in tensors.items():
         header += text(name) + struct.pack("<I", values.ndim)
-        header += struct.pack(f"<{values.ndim}Q", *reversed(values.shape))  # fastest dimension first
+        header += struct.pack(
+            f"<{values.ndim}Q", *reversed(values.shape)
+        )  # fastest dimension first
         header += struct.pack("<IQ", TYPE_F32, offset)
         offset += values.nbytes + -values.nbytes % ALIGNMENT
     with open(path, "wb") as file:

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Logits and greedy tokens of the tiny models by transformers in fp32; run by hand, results committed.
+"""Logits and greedy tokens of the tiny models by transformers in fp32.
 
 usage: make_logit_fixtures.py CHECKPOINTS OUT_DIR [NAME...]
 
-CHECKPOINTS is what make_tiny_checkpoints.py wrote. Made with transformers 5.23.0, torch 2.15.0. Before a
-fixture is written, each value of the configuration that a reader could miss is changed in turn, and the
-logits must move by far more than the tolerance of the test that will use it; and greedy steps must not be
-near ties, or the seed in tiny_models.py is to be changed.
+Run by hand, results committed. CHECKPOINTS is what make_tiny_checkpoints.py wrote. Made with
+transformers 5.23.0, torch 2.15.0. Before a fixture is written, each value of the configuration that
+a reader could miss is changed in turn, and the logits must move by far more than the tolerance of
+the test that will use it; and greedy steps must not be near ties, or the seed in tiny_models.py is
+to be changed.
 """
+
 import json
 import os
 import sys
@@ -20,26 +22,36 @@ import tiny_models
 
 LENGTHS = (1, 2, 7, 33, 90)
 STEPS = 64
-WHOLE = 8  # prompts up to this long keep the logits of all positions, longer ones of every 15th and the last
-STRIDE = 15
+# Prompts up to WHOLE long keep the logits of all positions, longer ones every STRIDE and the last.
+WHOLE, STRIDE = 8, 15
 MIN_GAP, MIN_MOVE, MIN_TOKENS = 0.004, 0.3, 20
 
 # What is changed, per model: dotted name in the configuration as transformers 5 holds it -> value.
 CHANGES = {
     "llama2": {"rope_parameters.rope_theta": 500000.0, "rms_norm_eps": 0.1},
-    "llama3": {"rope_parameters.factor": 2.0, "rope_parameters.low_freq_factor": 2.0,
-               "rope_parameters.high_freq_factor": 16.0,
-               "rope_parameters.original_max_position_embeddings": 512},
+    "llama3": {
+        "rope_parameters.factor": 2.0,
+        "rope_parameters.low_freq_factor": 2.0,
+        "rope_parameters.high_freq_factor": 16.0,
+        "rope_parameters.original_max_position_embeddings": 512,
+    },
     "llama_linear": {"rope_parameters.factor": 1.0},
     "llama_head80": {"rope_parameters.rope_theta": 10000.0},
     "mistral": {"sliding_window": 25, "rope_parameters.rope_theta": 100000.0},
     "qwen2": {"rope_parameters.rope_theta": 10000.0},
     "qwen3": {"rope_parameters.rope_theta": 10000.0},
-    "gemma3": {"sliding_window": 17, "rope_parameters.sliding_attention.rope_theta": 1000000.0,
-               "rope_parameters.full_attention.rope_theta": 10000.0, "query_pre_attn_scalar": 96,
-               "layer_types": ["sliding_attention"] * 7},
-    "gemma3_linear": {"sliding_window": 17, "rope_parameters.full_attention.factor": 1.0,
-                      "query_pre_attn_scalar": 16},
+    "gemma3": {
+        "sliding_window": 17,
+        "rope_parameters.sliding_attention.rope_theta": 1000000.0,
+        "rope_parameters.full_attention.rope_theta": 10000.0,
+        "query_pre_attn_scalar": 96,
+        "layer_types": ["sliding_attention"] * 7,
+    },
+    "gemma3_linear": {
+        "sliding_window": 17,
+        "rope_parameters.full_attention.factor": 1.0,
+        "query_pre_attn_scalar": 16,
+    },
 }
 
 
@@ -55,7 +67,8 @@ def load(folder, change=None):
         else:
             setattr(where, last, change[1])
     return AutoModelForCausalLM.from_pretrained(
-        folder, config=config, dtype=torch.float32, attn_implementation="eager").eval()
+        folder, config=config, dtype=torch.float32, attn_implementation="eager"
+    ).eval()
 
 
 def logits_of(model, ids):
@@ -63,7 +76,7 @@ def logits_of(model, ids):
 
 
 def greedy(model, ids):
-    """Without a cache, so that no state of transformers stands between the weights and the answer."""
+    """Without a cache: no state of transformers stands between the weights and the answer."""
     ids, tokens, gap = list(ids), [], float("inf")
     for _ in range(STEPS):
         last = logits_of(model, ids)[-1]
@@ -98,27 +111,38 @@ def fixture(name, folder):
             check_changes(name, folder, ids, logits)
         tokens, gap = greedy(model, ids)
         spread = float(logits.max() - logits.min())
-        print(f"{name} {length}: spread {spread:.2f}, smallest greedy gap {gap:.4f}, "
-              f"{len(set(tokens))} different tokens", flush=True)
+        print(
+            f"{name} {length}: spread {spread:.2f}, smallest greedy gap {gap:.4f}, "
+            f"{len(set(tokens))} different tokens",
+            flush=True,
+        )
         if gap < MIN_GAP:
             sys.exit(f"{name}: a greedy step is nearly a tie; take another seed")
         if len(set(tokens)) < MIN_TOKENS:
             sys.exit(f"{name}: the answer repeats itself; take another seed")
-        rows.append({"ids": ids, "positions": kept(length), "greedy": tokens,
-                     "logits": [[round(v, 5) for v in logits[p].tolist()] for p in kept(length)]})
+        rows.append(
+            {
+                "ids": ids,
+                "positions": kept(length),
+                "greedy": tokens,
+                "logits": [[round(v, 5) for v in logits[p].tolist()] for p in kept(length)],
+            }
+        )
     return rows
 
 
 def main():
     torch.set_grad_enabled(False)
     checkpoints, out = sys.argv[1:3]
+    made = f"transformers {transformers.__version__}, torch {torch.__version__}, fp32, eager"
     for name in sys.argv[3:] or tiny_models.CONFIGS:
         rows = fixture(name, os.path.join(checkpoints, name))
-        made = f"transformers {transformers.__version__}, torch {torch.__version__}, fp32, eager attention"
         lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
         with open(os.path.join(out, f"{name}.json"), "w", encoding="utf-8") as file:
-            file.write(f'{{"model": "{name}", "made_with": "{made}", "vocab": {tiny_models.VOCAB}, '
-                       f'"prompts": [\n{lines}\n]}}\n')
+            file.write(
+                f'{{"model": "{name}", "made_with": "{made}", "vocab": {tiny_models.VOCAB}, '
+                f'"prompts": [\n{lines}\n]}}\n'
+            )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Greedy answers and perplexity of the demo models by transformers in fp32; run by hand, results committed.
+"""Greedy answers and perplexity of the demo models by transformers in fp32.
 
 usage: make_model_references.py smollm2|gemma|perplexity MODEL OUT.json [TEXT]
 
-MODEL is a folder of make_hf_folder.py in F32 (smollm2, perplexity) or the Gemma GGUF, whose weights
-transformers decodes to fp32. Made with transformers 5.23.0, torch 2.15.0, tokenizers 0.23.3 on one thread.
-Each answer runs on past end-of-sequence tokens, so every prompt has the same number of steps.
+Run by hand, results committed. MODEL is a folder of make_hf_folder.py in F32 (smollm2, perplexity)
+or the Gemma GGUF, whose weights transformers decodes to fp32. Made with transformers 5.23.0, torch
+2.15.0, tokenizers 0.23.3 on one thread. Each answer runs on past end-of-sequence tokens, so every
+prompt has the same number of steps.
 """
+
 import hashlib
 import json
 import math
@@ -28,12 +30,13 @@ def load(path):
         folder, where = os.path.dirname(path), {"gguf_file": os.path.basename(path)}
     tokenizer = AutoTokenizer.from_pretrained(folder, **where)
     model = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager", **where)
+        folder, dtype=torch.float32, attn_implementation="eager", **where
+    )
     return tokenizer, model.eval()
 
 
 def greedy(model, ids, steps, tops):
-    """One token at a time through the KV cache; the first of equal logits wins, as everywhere here."""
+    """One token at a time through the KV cache; the first of equal logits wins."""
     out = {"tokens": [], "logprobs": [], "gaps": [], "top_ids": [], "top_logprobs": []}
     cache, feed = None, torch.tensor([ids])
     for _ in range(steps):
@@ -52,13 +55,17 @@ def greedy(model, ids, steps, tops):
 
 
 def made_with():
-    return f"transformers {transformers.__version__}, torch {torch.__version__}, fp32, eager attention"
+    return (
+        f"transformers {transformers.__version__}, torch {torch.__version__}, fp32, eager attention"
+    )
 
 
 def save(path, value, rows):
     """One prompt a line."""
     head = {k: v for k, v in value.items() if k != rows}
-    lines = ",\n".join(json.dumps(row, separators=(",", ":"), ensure_ascii=False) for row in value[rows])
+    lines = ",\n".join(
+        json.dumps(row, separators=(",", ":"), ensure_ascii=False) for row in value[rows]
+    )
     with open(path, "w", encoding="utf-8") as file:
         file.write(json.dumps(head, ensure_ascii=False)[:-1] + f', "{rows}": [\n{lines}\n]}}\n')
 
@@ -76,17 +83,21 @@ def references(model_path, out, cases, steps, tops, weights):
             row = {"kind": kind, "text": what, "ids": ids}
         rows.append({**row, **greedy(model, ids, steps, tops)})
         print(len(rows), len(ids), repr(tokenizer.decode(rows[-1]["tokens"]))[:100], flush=True)
-    save(out, {"weights": weights, "made_with": made_with(), "steps": steps, "prompts": rows}, "prompts")
+    save(
+        out,
+        {"weights": weights, "made_with": made_with(), "steps": steps, "prompts": rows},
+        "prompts",
+    )
 
 
 def perplexity(model_path, out, text_path):
     tokenizer, model = load(model_path)
     with open(text_path, encoding="utf-8") as file:
         text = file.read()
-    ids = tokenizer(text, add_special_tokens=False)["input_ids"][:WINDOW * WINDOWS]
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"][: WINDOW * WINDOWS]
     rows, total = [], 0.0
     for start in range(0, len(ids), WINDOW):
-        window = torch.tensor([ids[start:start + WINDOW]])
+        window = torch.tensor([ids[start : start + WINDOW]])
         logprobs = torch.log_softmax(model(window).logits[0, :-1].double(), -1)
         chosen = logprobs.gather(1, window[0, 1:, None])[-SCORED:, 0]
         total -= float(chosen.sum())
@@ -95,9 +106,14 @@ def perplexity(model_path, out, text_path):
         "text": "GPL-3 as Debian has it in /usr/share/common-licenses",
         "text_sha256": hashlib.sha256(text.encode()).hexdigest(),
         "weights": "SmolLM2-135M-Instruct Q4_1, dequantised to fp32",
-        "made_with": made_with(), "tokens": len(ids), "context": WINDOW, "scored_per_window": SCORED,
-        "bos": False, "ids_sha256": hashlib.sha256(",".join(map(str, ids)).encode()).hexdigest(),
-        "perplexity": round(math.exp(total / (SCORED * len(rows))), 6), "windows": rows,
+        "made_with": made_with(),
+        "tokens": len(ids),
+        "context": WINDOW,
+        "scored_per_window": SCORED,
+        "bos": False,
+        "ids_sha256": hashlib.sha256(",".join(map(str, ids)).encode()).hexdigest(),
+        "perplexity": round(math.exp(total / (SCORED * len(rows))), 6),
+        "windows": rows,
     }
     print(head["perplexity"])
     save(out, head, "windows")

@@ -3,10 +3,11 @@
 
 usage: make_tiny_checkpoints.py OUT_DIR [NAME...]
 
-OUT_DIR/NAME/ is a Hugging Face folder (config.json, model.safetensors, tokenizer files), OUT_DIR/NAME.gguf
-the same model as an F32 GGUF where that format can say all of it. tests/data/logits/NAME.json has the logits
-that transformers computes for them.
+OUT_DIR/NAME/ is a Hugging Face folder (config.json, model.safetensors, tokenizer files),
+OUT_DIR/NAME.gguf the same model as an F32 GGUF where that format can say all of it.
+tests/data/logits/NAME.json has the logits that transformers computes for them.
 """
+
 import json
 import os
 import sys
@@ -20,16 +21,24 @@ import tiny_tokenizer
 from gguf_out import write_gguf
 from tensor_file import write_safetensors
 
-# model_type -> GGUF architecture. A window of Mistral and a score scale of Gemma have no key there.
+# model_type -> GGUF architecture. Mistral's window and Gemma's score scale have no key there.
 GGUF_ARCH = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma3_text": "gemma3"}
 GGUF_BLOCK = {
-    "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down", "post_attention_layernorm": "ffn_norm",
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "post_attention_layernorm": "ffn_norm",
 }
 GGUF_BLOCK_GEMMA = GGUF_BLOCK | {
-    "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }
 GGUF_TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
@@ -54,8 +63,11 @@ def llama3_factors(config, rope):
     """The divisors of the rotary frequencies that llama.cpp keeps in rope_freqs.weight."""
     d = tiny_models.head_dim(config)
     wavelength = 2 * np.pi * rope["rope_theta"] ** (np.arange(0, d, 2) / d)
-    context, low, high = (rope["original_max_position_embeddings"], rope["low_freq_factor"],
-                          rope["high_freq_factor"])
+    context, low, high = (
+        rope["original_max_position_embeddings"],
+        rope["low_freq_factor"],
+        rope["high_freq_factor"],
+    )
     smooth = np.clip((context / wavelength - low) / (high - low), 0.0, 1.0)
     return (1.0 / ((1.0 - smooth) / rope["factor"] + smooth)).astype(np.float32)
 
@@ -82,20 +94,28 @@ def gguf_keys(name, config):
     d = tiny_models.head_dim(config)
     scaling = config.get("rope_scaling") or {}
     keys = {
-        "general.architecture": arch, "general.name": f"tiny {name}", "general.file_type": 0,
+        "general.architecture": arch,
+        "general.name": f"tiny {name}",
+        "general.file_type": 0,
         f"{arch}.block_count": config["num_hidden_layers"],
         f"{arch}.context_length": config["max_position_embeddings"],
         f"{arch}.embedding_length": config["hidden_size"],
         f"{arch}.feed_forward_length": config["intermediate_size"],
         f"{arch}.attention.head_count": config["num_attention_heads"],
         f"{arch}.attention.head_count_kv": config["num_key_value_heads"],
-        f"{arch}.attention.key_length": d, f"{arch}.attention.value_length": d,
+        f"{arch}.attention.key_length": d,
+        f"{arch}.attention.value_length": d,
         f"{arch}.attention.layer_norm_rms_epsilon": config["rms_norm_eps"],
         f"{arch}.rope.dimension_count": d,
-        f"{arch}.rope.freq_base": float(config.get("rope_theta") or config["rope_parameters"]["rope_theta"]),
+        f"{arch}.rope.freq_base": float(
+            config.get("rope_theta") or config["rope_parameters"]["rope_theta"]
+        ),
     }
     if scaling.get("type") == "linear":
-        keys |= {f"{arch}.rope.scaling.type": "linear", f"{arch}.rope.scaling.factor": scaling["factor"]}
+        keys |= {
+            f"{arch}.rope.scaling.type": "linear",
+            f"{arch}.rope.scaling.factor": scaling["factor"],
+        }
     if arch == "gemma3":
         keys[f"{arch}.attention.sliding_window"] = config["sliding_window"]
     return keys | gguf_vocabulary()
@@ -105,18 +125,23 @@ def gguf_vocabulary():
     tokens = tiny_tokenizer.tokens()
     types = [NORMAL] * tiny_tokenizer.BOS_ID + [CONTROL, CONTROL]
     return {
-        "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": tokens,
         "tokenizer.ggml.token_type": types,
         "tokenizer.ggml.merges": [" ".join(pair) for pair in tiny_tokenizer.MERGES],
         "tokenizer.ggml.bos_token_id": tiny_tokenizer.BOS_ID,
-        "tokenizer.ggml.eos_token_id": tiny_tokenizer.EOS_ID, "tokenizer.ggml.add_bos_token": False,
+        "tokenizer.ggml.eos_token_id": tiny_tokenizer.EOS_ID,
+        "tokenizer.ggml.add_bos_token": False,
         "tokenizer.chat_template": tiny_tokenizer.CHAT_TEMPLATE,
     }
 
 
 def fits_gguf(config):
     """Whether GGUF's keys say all that this model needs."""
-    own_scale = config.get("query_pre_attn_scalar", tiny_models.head_dim(config)) != tiny_models.head_dim(config)
+    own_scale = config.get(
+        "query_pre_attn_scalar", tiny_models.head_dim(config)
+    ) != tiny_models.head_dim(config)
     return config["model_type"] in GGUF_ARCH and not own_scale
 
 
@@ -128,9 +153,14 @@ def write_json(folder, name, value):
 
 def write_folder(folder, config, weights):
     os.makedirs(folder, exist_ok=True)
-    write_json(folder, "config.json", {key: value for key, value in config.items() if key != "seed"})
-    write_json(folder, "generation_config.json", {
-        "bos_token_id": tiny_tokenizer.BOS_ID, "eos_token_id": tiny_tokenizer.EOS_ID})
+    write_json(
+        folder, "config.json", {key: value for key, value in config.items() if key != "seed"}
+    )
+    write_json(
+        folder,
+        "generation_config.json",
+        {"bos_token_id": tiny_tokenizer.BOS_ID, "eos_token_id": tiny_tokenizer.EOS_ID},
+    )
     write_json(folder, "tokenizer.json", tiny_tokenizer.tokenizer_json())
     write_json(folder, "tokenizer_config.json", tiny_tokenizer.tokenizer_config())
     write_safetensors(os.path.join(folder, "model.safetensors"), weights, "F32")
@@ -147,7 +177,11 @@ def main():
         weights = tiny_models.weights(config)
         write_folder(os.path.join(out, name), config, weights)
         if fits_gguf(config):
-            write_gguf(os.path.join(out, f"{name}.gguf"), gguf_keys(name, config), gguf_tensors(config, weights))
+            write_gguf(
+                os.path.join(out, f"{name}.gguf"),
+                gguf_keys(name, config),
+                gguf_tensors(config, weights),
+            )
 
 
 if __name__ == "__main__":

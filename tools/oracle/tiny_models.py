@@ -1,10 +1,11 @@
 """Tiny models of every family: their configurations and seeded weights. numpy only.
 
-A weight is a pure function of (seed, tensor name, index): SplitMix64's finaliser over a counter, its four
-16-bit fields summed, which is near a normal distribution and exact in integers, so any machine makes the
-same bits. Deviations of 0.2 to 0.3 make early tokens matter to late logits; the usual 0.02 would hide errors
-in positions and masks.
+A weight is a pure function of (seed, tensor name, index): SplitMix64's finaliser over a counter,
+its four 16-bit fields summed, which is near a normal distribution and exact in integers, so any
+machine makes the same bits. Deviations of 0.2 to 0.3 make early tokens matter to late logits; the
+usual 0.02 would hide errors in positions and masks.
 """
+
 import numpy as np
 
 VOCAB = 320  # 256 bytes, merges, special tokens; rows past the tokenizer's are never named by it
@@ -14,83 +15,186 @@ GOLDEN = 0x9E3779B97F4A7C15
 FIELD_DEVIATION = (4 * (65536.0**2 - 1) / 12) ** 0.5
 
 _COMMON = {
-    "vocab_size": VOCAB, "hidden_act": "silu", "max_position_embeddings": 512, "rms_norm_eps": 1e-5,
-    "attention_bias": False, "bos_token_id": 318, "eos_token_id": 319,
+    "vocab_size": VOCAB,
+    "hidden_act": "silu",
+    "max_position_embeddings": 512,
+    "rms_norm_eps": 1e-5,
+    "attention_bias": False,
+    "bos_token_id": 318,
+    "eos_token_id": 319,
 }
-_LLAMA = {**_COMMON, "architectures": ["LlamaForCausalLM"], "model_type": "llama", "mlp_bias": False}
+_LLAMA = {
+    **_COMMON,
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "mlp_bias": False,
+}
 _GEMMA = {
-    "architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "vocab_size": VOCAB,
-    "hidden_activation": "gelu_pytorch_tanh", "max_position_embeddings": 512, "rms_norm_eps": 1e-6,
-    "attention_bias": False, "bos_token_id": 318, "eos_token_id": 319, "tie_word_embeddings": True,
-    "sliding_window": 16, "final_logit_softcapping": None, "attn_logit_softcapping": None,
+    "architectures": ["Gemma3ForCausalLM"],
+    "model_type": "gemma3_text",
+    "vocab_size": VOCAB,
+    "hidden_activation": "gelu_pytorch_tanh",
+    "max_position_embeddings": 512,
+    "rms_norm_eps": 1e-6,
+    "attention_bias": False,
+    "bos_token_id": 318,
+    "eos_token_id": 319,
+    "tie_word_embeddings": True,
+    "sliding_window": 16,
+    "final_logit_softcapping": None,
+    "attn_logit_softcapping": None,
 }
 
-# Folders of transformers before version 5 say rope_theta, rope_scaling, torch_dtype; later ones say
-# rope_parameters, dtype. Both kinds are here. "seed" is chosen so that no greedy step is a near tie.
+# Folders of transformers before version 5 say rope_theta, rope_scaling, torch_dtype; later ones
+# say rope_parameters, dtype. Both kinds are here. "seed" is chosen so that no greedy step is a near
+# tie.
 CONFIGS = {
     # One KV head per query head, head untied, widths that are no multiple of 64.
     "llama2": {
-        **_LLAMA, "seed": 4, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 3,
-        "num_attention_heads": 4, "num_key_value_heads": 4, "rope_theta": 10000.0, "rope_scaling": None,
-        "tie_word_embeddings": False, "torch_dtype": "float32",
+        **_LLAMA,
+        "seed": 4,
+        "hidden_size": 64,
+        "intermediate_size": 160,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
+        "rope_theta": 10000.0,
+        "rope_scaling": None,
+        "tie_word_embeddings": False,
+        "torch_dtype": "float32",
     },
     "llama3": {
-        **_LLAMA, "seed": 1, "hidden_size": 64, "intermediate_size": 192, "num_hidden_layers": 3,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "tie_word_embeddings": True,
+        **_LLAMA,
+        "seed": 1,
+        "hidden_size": 64,
+        "intermediate_size": 192,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "tie_word_embeddings": True,
         "rope_parameters": {
-            "rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
-            "high_freq_factor": 4.0, "original_max_position_embeddings": 64,
-        }, "dtype": "float32",
+            "rope_type": "llama3",
+            "rope_theta": 500000.0,
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 64,
+        },
+        "dtype": "float32",
     },
     # Scaled linearly; five query heads on one KV head; no width is a multiple of 32.
     "llama_linear": {
-        **_LLAMA, "seed": 10, "hidden_size": 80, "intermediate_size": 136, "num_hidden_layers": 2,
-        "num_attention_heads": 5, "num_key_value_heads": 1, "rope_theta": 10000.0,
-        "rope_scaling": {"type": "linear", "factor": 4.0}, "tie_word_embeddings": True,
+        **_LLAMA,
+        "seed": 10,
+        "hidden_size": 80,
+        "intermediate_size": 136,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 5,
+        "num_key_value_heads": 1,
+        "rope_theta": 10000.0,
+        "rope_scaling": {"type": "linear", "factor": 4.0},
+        "tie_word_embeddings": True,
         "torch_dtype": "float32",
     },
     # A head size that is neither a power of two nor hidden / heads.
     "llama_head80": {
-        **_LLAMA, "seed": 7, "hidden_size": 96, "intermediate_size": 224, "num_hidden_layers": 2,
-        "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 80, "rope_theta": 100000.0,
-        "tie_word_embeddings": True, "torch_dtype": "float32",
+        **_LLAMA,
+        "seed": 7,
+        "hidden_size": 96,
+        "intermediate_size": 224,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 3,
+        "num_key_value_heads": 1,
+        "head_dim": 80,
+        "rope_theta": 100000.0,
+        "tie_word_embeddings": True,
+        "torch_dtype": "float32",
     },
     "mistral": {
-        **_COMMON, "seed": 30, "architectures": ["MistralForCausalLM"], "model_type": "mistral",
-        "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 3, "num_attention_heads": 8,
-        "num_key_value_heads": 2, "head_dim": 32, "rope_theta": 10000.0, "sliding_window": 24,
-        "tie_word_embeddings": False, "torch_dtype": "float32",
+        **_COMMON,
+        "seed": 30,
+        "architectures": ["MistralForCausalLM"],
+        "model_type": "mistral",
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "head_dim": 32,
+        "rope_theta": 10000.0,
+        "sliding_window": 24,
+        "tie_word_embeddings": False,
+        "torch_dtype": "float32",
     },
     "qwen2": {
-        **_COMMON, "seed": 10, "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2",
-        "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 3, "num_attention_heads": 4,
-        "num_key_value_heads": 2, "rope_theta": 1000000.0, "use_sliding_window": False,
-        "sliding_window": 16, "max_window_layers": 3, "tie_word_embeddings": True,
+        **_COMMON,
+        "seed": 10,
+        "architectures": ["Qwen2ForCausalLM"],
+        "model_type": "qwen2",
+        "hidden_size": 64,
+        "intermediate_size": 160,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "rope_theta": 1000000.0,
+        "use_sliding_window": False,
+        "sliding_window": 16,
+        "max_window_layers": 3,
+        "tie_word_embeddings": True,
         "torch_dtype": "float32",
     },
     "qwen3": {
-        **_COMMON, "seed": 16, "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
-        "hidden_size": 64, "intermediate_size": 192, "num_hidden_layers": 3, "num_attention_heads": 4,
-        "num_key_value_heads": 2, "head_dim": 32, "use_sliding_window": False, "sliding_window": None,
+        **_COMMON,
+        "seed": 16,
+        "architectures": ["Qwen3ForCausalLM"],
+        "model_type": "qwen3",
+        "hidden_size": 64,
+        "intermediate_size": 192,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 32,
+        "use_sliding_window": False,
+        "sliding_window": None,
         "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
-        "tie_word_embeddings": False, "dtype": "float32",
+        "tie_word_embeddings": False,
+        "dtype": "float32",
     },
     # Global layer sixth of seven; embeddings scaled by a root that is no integer.
     "gemma3": {
-        **_GEMMA, "seed": 6, "hidden_size": 96, "intermediate_size": 128, "num_hidden_layers": 7,
-        "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 32, "query_pre_attn_scalar": 32,
-        "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0, "rope_scaling": None,
-        "sliding_window_pattern": 6, "torch_dtype": "float32",
+        **_GEMMA,
+        "seed": 6,
+        "hidden_size": 96,
+        "intermediate_size": 128,
+        "num_hidden_layers": 7,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 1,
+        "head_dim": 32,
+        "query_pre_attn_scalar": 32,
+        "rope_theta": 1000000.0,
+        "rope_local_base_freq": 10000.0,
+        "rope_scaling": None,
+        "sliding_window_pattern": 6,
+        "torch_dtype": "float32",
     },
     # As the larger Gemma 3: global layers scaled linearly, a score scale of its own; layers listed.
     "gemma3_linear": {
-        **_GEMMA, "seed": 4, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 3,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "query_pre_attn_scalar": 24,
+        **_GEMMA,
+        "seed": 4,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "query_pre_attn_scalar": 24,
         "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
         "rope_parameters": {
             "full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0},
             "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
-        }, "dtype": "float32",
+        },
+        "dtype": "float32",
     },
 }
 
@@ -115,7 +219,9 @@ def noise(seed, name, shape):
     with np.errstate(over="ignore"):
         counter = np.arange(1, int(np.prod(shape)) + 1, dtype=np.uint64) * np.uint64(GOLDEN)
         bits = mix(counter ^ mix(np.full(1, start, np.uint64)))
-    total = sum((bits >> np.uint64(16 * i)) & np.uint64(0xFFFF) for i in range(4)).astype(np.float64)
+    total = sum((bits >> np.uint64(16 * i)) & np.uint64(0xFFFF) for i in range(4)).astype(
+        np.float64
+    )
     return ((total - 2 * 65535) / FIELD_DEVIATION).reshape(shape)
 
 
@@ -132,26 +238,37 @@ def shapes(config):
     if not config["tie_word_embeddings"]:
         out["lm_head.weight"] = (VOCAB, width)
     layer = {
-        "self_attn.q_proj.weight": (q_rows, width), "self_attn.k_proj.weight": (kv_rows, width),
-        "self_attn.v_proj.weight": (kv_rows, width), "self_attn.o_proj.weight": (width, q_rows),
-        "mlp.gate_proj.weight": (ffn, width), "mlp.up_proj.weight": (ffn, width),
+        "self_attn.q_proj.weight": (q_rows, width),
+        "self_attn.k_proj.weight": (kv_rows, width),
+        "self_attn.v_proj.weight": (kv_rows, width),
+        "self_attn.o_proj.weight": (width, q_rows),
+        "mlp.gate_proj.weight": (ffn, width),
+        "mlp.up_proj.weight": (ffn, width),
         "mlp.down_proj.weight": (width, ffn),
-        "input_layernorm.weight": (width,), "post_attention_layernorm.weight": (width,),
+        "input_layernorm.weight": (width,),
+        "post_attention_layernorm.weight": (width,),
     }
     if kind == "qwen2":
-        layer |= {f"self_attn.{p}_proj.bias": (n,) for p, n in (("q", q_rows), ("k", kv_rows), ("v", kv_rows))}
+        layer |= {
+            f"self_attn.{p}_proj.bias": (n,)
+            for p, n in (("q", q_rows), ("k", kv_rows), ("v", kv_rows))
+        }
     if kind in ("qwen3", "gemma3_text"):
         layer |= {"self_attn.q_norm.weight": (d,), "self_attn.k_norm.weight": (d,)}
     if kind == "gemma3_text":
-        layer |= {"pre_feedforward_layernorm.weight": (width,), "post_feedforward_layernorm.weight": (width,)}
+        layer |= {
+            "pre_feedforward_layernorm.weight": (width,),
+            "post_feedforward_layernorm.weight": (width,),
+        }
     for i in range(config["num_hidden_layers"]):
         out |= {f"model.layers.{i}.{name}": shape for name, shape in layer.items()}
     return out
 
 
 def norm_weight(name, gemma, values):
-    """Gemma's files hold w where 1 + w is meant. Its embedding is scaled up and is the head as well, so an
-    answer would repeat its last token: the last norm's signs vary, the FFN is louder than the embedding."""
+    """Gemma's files hold w where 1 + w is meant. Its embedding is scaled up and is the head as
+    well, so an answer would repeat its last token: the last norm's signs vary, and the FFN is
+    louder than the embedding."""
     if not gemma:
         return 1.0 + 0.2 * values
     if name == "model.norm.weight":
