@@ -31,7 +31,7 @@ std::unique_ptr<InlineExecutor> Open(const std::string& name, const std::string&
   EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().ToString();
   ModelSettings settings;
   settings.kv_cache_dtype = kv_type;
-  settings.max_model_len = 1024;
+  settings.max_model_len = 2048;
   settings.threads = 2;
   auto plan = PlanModel(**checkpoint, settings);
   EXPECT_TRUE(plan.ok()) << plan.status().ToString();
