@@ -12,4 +12,16 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 
 cleave_test(NAME math SOURCES math_test.cc DEPS cleave_kernels)
+cleave_test(NAME vector_ops SOURCES vector_ops_test.cc DEPS cleave_kernels)
+cleave_test(NAME logits SOURCES logits_test.cc DEPS cleave_kernels)
+cleave_test(NAME attention_bins SOURCES attention_bins_test.cc DEPS cleave_kernels)
 cleave_test(NAME attention SOURCES attention_test.cc attention_test_support.cc DEPS cleave_kernels)
+cleave_test(NAME exp2_sweep SOURCES exp2_sweep_test.cc DEPS cleave_kernels)
+cleave_test(NAME exp2_sweep_full SOURCES exp2_sweep_test.cc DEPS cleave_kernels LABELS full)
+if(CLEAVE_BUILD_TESTS)
+  target_compile_definitions(exp2_sweep_test PRIVATE CLEAVE_EXP2_STRIDE=257)
+  target_compile_definitions(exp2_sweep_full_test PRIVATE CLEAVE_EXP2_STRIDE=5)
+endif()
+
+cleave_bench(NAME attention SOURCES attention_bench.cc attention_test_support.cc
+             DEPS cleave_kernels)
