@@ -86,8 +86,8 @@ def make_targets():
     return {target for rule in rules for target in rule.split()}
 
 
-def main():
-    binary = sys.argv[1] if len(sys.argv) > 1 else newest_binary()
+def main(arguments):
+    binary = arguments[0] if arguments else newest_binary()
     flags = known_flags(binary) if binary else None
     code, targets, problems = source_text(), make_targets(), []
     for path in documents():
@@ -99,4 +99,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -81,7 +81,8 @@ def check_functions(all_tags, texts):
 
 
 def check_methods(all_tags):
-    """Public methods by name; constructors, destructors and operators are not counted."""
+    """Public methods by name, without constructors, destructors, operators and accessors, which
+    are in lower case."""
     methods = {}
     for tag in all_tags:
         if tag["kind"] not in {"prototype", "function"} or tag.get("access") != "public":
@@ -89,7 +90,7 @@ def check_methods(all_tags):
         owner, name = tag.get("scope", ""), tag["name"]
         if tag.get("scopeKind") != "class" or name.strip("~") == owner.split("::")[-1]:
             continue
-        if not name.startswith("operator"):
+        if name[0].isupper():
             methods.setdefault((tag["path"], owner), set()).add(name)
     return [
         f"{path}: class {owner} has {len(names)} public methods, at most {METHODS}"
