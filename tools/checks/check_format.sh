@@ -7,7 +7,8 @@ if [ $# = 0 ]; then
   mapfile -d '' -t files < <(find src tests \( -name '*.cc' -o -name '*.h' \) -print0 | sort -z)
   set -- "${files[@]}"
 fi
-if ! clang-format --dry-run -Werror "$@"; then
+if ! said=$(clang-format --dry-run -Werror "$@" 2>&1); then
+  sed -n 's/:[0-9]*:[0-9]*: error: .*/: clang-format would change it/p' <<<"$said" | sort -u
   echo "format: failed; clang-format -i the files above"
   exit 1
 fi
