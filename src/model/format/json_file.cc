@@ -85,7 +85,7 @@ void JsonFields::Fail(const char* key, std::string_view wanted) {
   const Json* found = Find(key);
   // Quoted values may be long or hold bytes that are not UTF-8.
   std::string value = found == nullptr
-                          ? "missing"
+                          ? "is missing"
                           : "is " + found->dump(-1, ' ', true, Json::error_handler_t::replace);
   constexpr size_t kMaxShown = 60;
   if (value.size() > kMaxShown) value = value.substr(0, kMaxShown) + "…";
