@@ -1,6 +1,6 @@
 list(APPEND CLEAVE_KERNEL_SOURCES isa.cc k_plan.cc matmul.cc matmul_scalar.cc packed_matrix.cc
      thread_pool.cc weight_block.cc)
-cleave_isa_sources(avx2 matmul_avx2.cc)
+cleave_isa_sources(avx2 matmul_avx2.cc prepare_avx2.cc)
 cleave_isa_sources(avx512 matmul_avx512.cc prepare_avx512.cc)
 cleave_isa_sources(avx512bf16 matmul_avx512bf16.cc)
 # Loops over plain arrays that only vectorise at this level; the arithmetic is spelled out.
@@ -11,3 +11,4 @@ cleave_test(NAME k_plan SOURCES k_plan_test.cc DEPS cleave_kernels)
 cleave_test(NAME thread_pool SOURCES thread_pool_test.cc DEPS cleave_kernels)
 cleave_test(NAME matmul SOURCES matmul_test.cc matmul_row_test.cc packed_matrix_test.cc
             DEPS cleave_kernels)
+cleave_bench(NAME matmul SOURCES matmul_bench.cc DEPS cleave_kernels)

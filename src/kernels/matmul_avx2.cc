@@ -1,9 +1,287 @@
+// Products by AVX2: a group's sixteen outputs as two walks of eight, each with up to six rows in
+// registers.
+//
+// vpmaddubsw adds two products of an unsigned and a signed byte in 16 bits and saturates. Codes of
+// 4, 5 and 6 bits cannot reach that: pairs are at most 2·127·15, 2·127·31 and 2·127·63, so 8, 4 and
+// 2 of them are added before the sums are widened. 8-bit weights are used signed: |w| times the
+// activation with w's sign is at most 2·128·127 = 32512.
+
+#include <immintrin.h>
+
 #include "kernels/matmul_job.h"
+#include "kernels/tile_driver.h"
 
 namespace cleave {
+namespace {
 
-void MatmulAvx2(const MatmulJob& job) { MatmulScalar(job); }
-void QuantiseAvx2(const QuantiseJob& job) { QuantiseScalar(job); }
-void RoundToBf16Avx2(const float* x, uint32_t n, uint16_t* out) { RoundToBf16Scalar(x, n, out); }
+constexpr int kHalfLanes = 8;
+
+template <int kRows>
+struct Chains {
+  __m256 f[kRows];
+};
+
+template <typename T>
+[[gnu::always_inline]] inline int32_t Load32(const T* p) {
+  int32_t v = 0;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+
+[[gnu::always_inline]] inline __m256i LoadBytes(const std::byte* p) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+}
+
+// Sum groups of eight lanes, in int64. There is no vector conversion from float to int64 here; the
+// scalar one gives the same value out of range and for NaN.
+inline void AddWide(__m256 f, int64_t* sum) {
+  alignas(32) float lanes[kHalfLanes];
+  _mm256_store_ps(lanes, f);
+  for (int i = 0; i < kHalfLanes; ++i) {
+    const auto quanta = static_cast<uint64_t>(_mm_cvtss_si64(_mm_load_ss(lanes + i)));
+    sum[i] = static_cast<int64_t>(static_cast<uint64_t>(sum[i]) + quanta);
+  }
+}
+
+template <bool kScale, int kHalf, int kRows>
+[[gnu::always_inline]] inline void CloseSumGroup(Tile* t, Chains<kRows>* c) {
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r) {
+    __m256 f = c->f[r];
+    if (kScale) f = _mm256_mul_ps(f, _mm256_set1_ps(t->power[r]));
+    if (t->any_wide) {
+      AddWide(f, t->wide[r] + kHalf * kHalfLanes);
+    } else {
+      auto* sum = reinterpret_cast<__m256i*>(t->narrow[r] + kHalf * kHalfLanes);
+      _mm256_store_si256(sum, _mm256_add_epi32(_mm256_load_si256(sum), _mm256_cvtps_epi32(f)));
+    }
+    c->f[r] = _mm256_setzero_ps();
+  }
+}
+
+// Eight lanes of a chunk: Format::Step takes one block, given its record and index in the chunk.
+template <class Format, int kRows, int kHalf>
+[[gnu::always_inline]] inline void WalkHalf(Tile* t) {
+  Chains<kRows> c;
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r) c.f[r] = _mm256_load_ps(t->f[r] + kHalf * kHalfLanes);
+  const std::byte* record = t->records;
+  uint32_t block = 0;
+  for (uint32_t g = 0; g < t->end_count; ++g) {
+    for (const uint32_t end = t->ends[g] - t->first_block; block < end; ++block) {
+      Format::template Step<kRows, kHalf>(*t, record, block, &c);
+      record += Format::kLayout.bytes;
+    }
+    CloseSumGroup<Format::kLayout.scales == 0, kHalf>(t, &c);
+  }
+  for (; block < t->blocks; ++block) {
+    Format::template Step<kRows, kHalf>(*t, record, block, &c);
+    record += Format::kLayout.bytes;
+  }
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r) _mm256_store_ps(t->f[r] + kHalf * kHalfLanes, c.f[r]);
+}
+
+template <class Format, int kRows>
+void WalkChunk(Tile* t) {
+  WalkHalf<Format, kRows, 0>(t);
+  WalkHalf<Format, kRows, 1>(t);
+}
+
+template <class Format>
+constexpr KernelTable kTable = {{nullptr, WalkChunk<Format, 1>, WalkChunk<Format, 2>,
+                                 WalkChunk<Format, 3>, WalkChunk<Format, 4>, nullptr,
+                                 WalkChunk<Format, 6>, nullptr, nullptr, nullptr, nullptr, nullptr,
+                                 nullptr}};
+
+// Codes of elements 4j .. 4j + 3 of eight rows, a byte each; of 8 bits, as signed weights.
+template <uint32_t kBits, int kHalf>
+[[gnu::always_inline]] inline __m256i Quad(const std::byte* record, int j) {
+  const std::byte* half = record + 32 * kHalf;
+  if (kBits == 8) {
+    return _mm256_xor_si256(LoadBytes(half + 64 * j), _mm256_set1_epi8(static_cast<char>(0x80)));
+  }
+  const __m256i nibble = _mm256_set1_epi8(0x0F);
+  const __m256i pair = LoadBytes(half + 64 * (j / 2));
+  const __m256i low = _mm256_and_si256(j % 2 == 0 ? pair : _mm256_srli_epi16(pair, 4), nibble);
+  if (kBits == 4) return low;
+  constexpr int kField = kBits == 5 ? 1 : 2;  // high bits of an element
+  constexpr int kPerByte = kBits == 5 ? 8 : 4;
+  const __m256i plane = LoadBytes(half + 256 + 64 * (j / kPerByte));
+  const int at = j % kPerByte * kField;  // where they are; they go to bit 4
+  const __m256i moved =
+      at < 4 ? _mm256_slli_epi16(plane, 4 - at) : _mm256_srli_epi16(plane, at - 4);
+  const __m256i mask = _mm256_set1_epi8(kBits == 5 ? 0x10 : 0x30);
+  return _mm256_or_si256(low, _mm256_and_si256(moved, mask));
+}
+
+template <RecordLayout kL, int kHalf>
+[[gnu::always_inline]] inline __m256 LoadLanes(const std::byte* record, uint32_t at) {
+  const std::byte* p = record + at + (kL.half_scales ? 16 : 32) * kHalf;
+  if (kL.half_scales) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  return _mm256_loadu_ps(reinterpret_cast<const float*>(p));
+}
+
+template <DType kType>
+struct Int8Format {
+  static constexpr RecordLayout kLayout = LayoutOf(kType);
+  static constexpr uint32_t kBits = kLayout.code_bits;
+  // Pairs added in 16 bits before they are widened; see the top of the file.
+  static constexpr int kPairSums = kBits == 4 ? 8 : kBits == 5 ? 4 : kBits == 6 ? 2 : 1;
+
+  // dot[r] += quads [first, first + kPairSums) of row r.
+  template <int kRows, int kHalf>
+  [[gnu::always_inline]] static inline void AddQuads(const int8_t* acts, size_t stride,
+                                                     const std::byte* record, int first,
+                                                     __m256i* dot) {
+    __m256i pairs[kRows];
+#pragma GCC unroll 8
+    for (int j = first; j < first + kPairSums; ++j) {
+      const __m256i codes = Quad<kBits, kHalf>(record, j);
+      const __m256i magnitude = kBits == 8 ? _mm256_abs_epi8(codes) : codes;
+#pragma GCC unroll 6
+      for (int r = 0; r < kRows; ++r) {
+        __m256i a = _mm256_set1_epi32(Load32(acts + static_cast<size_t>(r) * stride + 4 * j));
+        if (kBits == 8) a = _mm256_sign_epi8(a, codes);
+        const __m256i product = _mm256_maddubs_epi16(magnitude, a);
+        pairs[r] = j == first ? product : _mm256_add_epi16(pairs[r], product);
+      }
+    }
+    const __m256i ones = _mm256_set1_epi16(1);
+#pragma GCC unroll 6
+    for (int r = 0; r < kRows; ++r) {
+      dot[r] = _mm256_add_epi32(dot[r], _mm256_madd_epi16(pairs[r], ones));
+    }
+  }
+
+  // The integer dots of quads [first, last), then these times `scale` into the chains.
+  template <int kRows, int kHalf, int kFirst, int kLast>
+  [[gnu::always_inline]] static inline void Dots(const Tile& t, const std::byte* record,
+                                                 uint32_t block, __m256 scale, Chains<kRows>* c) {
+    __m256i dot[kRows];
+#pragma GCC unroll 6
+    for (int r = 0; r < kRows; ++r) {
+      const int32_t start = kFirst == 0 ? t.start[r][block] : t.start_high[r][block];
+      const bool shifted = kLayout.zero != 0 && kBits != 8;
+      dot[r] = shifted ? _mm256_set1_epi32(start) : _mm256_setzero_si256();
+    }
+    const int8_t* acts = static_cast<const int8_t*>(t.acts) + static_cast<size_t>(32) * block;
+#pragma GCC unroll 8
+    for (int j = kFirst; j < kLast; j += kPairSums) {
+      AddQuads<kRows, kHalf>(acts, t.act_stride, record, j, dot);
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < kRows; ++r) {
+      const __m256 product = _mm256_mul_ps(scale, _mm256_set1_ps(t.scale[r][block]));
+      c->f[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[r]), product, c->f[r]);
+    }
+  }
+
+  template <int kRows, int kHalf>
+  [[gnu::always_inline]] static inline void Step(const Tile& t, const std::byte* record,
+                                                 uint32_t block, Chains<kRows>* c) {
+    const __m256 scale = LoadLanes<kLayout, kHalf>(record, kLayout.scale_at);
+    if (kLayout.scales == 1) {
+      Dots<kRows, kHalf, 0, 8>(t, record, block, scale, c);
+    } else {
+      Dots<kRows, kHalf, 0, 4>(t, record, block, scale, c);
+      const __m256 high = LoadLanes<kLayout, kHalf>(record, kLayout.scale_at + 64);
+      Dots<kRows, kHalf, 4, 8>(t, record, block, high, c);
+    }
+    if (!kLayout.has_min) return;
+    const __m256 min = LoadLanes<kLayout, kHalf>(record, kLayout.min_at);
+#pragma GCC unroll 6
+    for (int r = 0; r < kRows; ++r) {
+      c->f[r] = _mm256_fmadd_ps(min, _mm256_set1_ps(t.scaled_sum[r][block]), c->f[r]);
+    }
+  }
+};
+
+// f32 and f16: one element of K of eight rows a step.
+template <DType kType>
+struct FloatFormat {
+  static constexpr RecordLayout kLayout = LayoutOf(kType);
+
+  template <int kRows, int kHalf>
+  [[gnu::always_inline]] static inline void Step(const Tile& t, const std::byte* record,
+                                                 uint32_t block, Chains<kRows>* c) {
+    const float* acts = static_cast<const float*>(t.acts) + static_cast<size_t>(32) * block;
+#pragma GCC unroll 4
+    for (size_t k = 0; k < 32; ++k) {
+      const std::byte* p = record + (2 * k + kHalf) * kLayout.code_bits;
+      const __m256 w = kType == DType::kF32
+                           ? _mm256_loadu_ps(reinterpret_cast<const float*>(p))
+                           : _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+#pragma GCC unroll 6
+      for (int r = 0; r < kRows; ++r) {
+        const float a = acts[static_cast<size_t>(r) * t.act_stride + k];
+        c->f[r] = _mm256_fmadd_ps(w, _mm256_set1_ps(a), c->f[r]);
+      }
+    }
+  }
+};
+
+// bf16: two fma a pair, the odd element first.
+struct Bf16Format {
+  static constexpr RecordLayout kLayout = LayoutOf(DType::kBF16);
+
+  template <int kRows, int kHalf>
+  [[gnu::always_inline]] static inline void Step(const Tile& t, const std::byte* record,
+                                                 uint32_t block, Chains<kRows>* c) {
+    const uint16_t* acts = static_cast<const uint16_t*>(t.acts) + static_cast<size_t>(32) * block;
+    const __m256i high = _mm256_set1_epi32(static_cast<int32_t>(0xFFFF0000U));
+#pragma GCC unroll 4
+    for (size_t j = 0; j < 16; ++j) {
+      const __m256i w = LoadBytes(record + 64 * j + 32 * kHalf);
+      const __m256 odd = _mm256_castsi256_ps(_mm256_and_si256(w, high));
+      const __m256 even = _mm256_castsi256_ps(_mm256_slli_epi32(w, 16));
+#pragma GCC unroll 6
+      for (int r = 0; r < kRows; ++r) {
+        const __m256i a =
+            _mm256_set1_epi32(Load32(acts + static_cast<size_t>(r) * t.act_stride + 2 * j));
+        const __m256 a_odd = _mm256_castsi256_ps(_mm256_and_si256(a, high));
+        const __m256 a_even = _mm256_castsi256_ps(_mm256_slli_epi32(a, 16));
+        c->f[r] = _mm256_fmadd_ps(odd, a_odd, c->f[r]);
+        c->f[r] = _mm256_fmadd_ps(even, a_even, c->f[r]);
+      }
+    }
+  }
+};
+
+template <class Format>
+void Run(const MatmulJob& job) {
+  RunJob(job, Format::kLayout, kTable<Format>);
+}
+
+}  // namespace
+
+void MatmulAvx2(const MatmulJob& job) {
+  switch (job.dtype) {
+    case DType::kF32:
+      return Run<FloatFormat<DType::kF32>>(job);
+    case DType::kF16:
+      return Run<FloatFormat<DType::kF16>>(job);
+    case DType::kBF16:
+      return Run<Bf16Format>(job);
+    case DType::kQ40:
+      return Run<Int8Format<DType::kQ40>>(job);
+    case DType::kQ41:
+      return Run<Int8Format<DType::kQ41>>(job);
+    case DType::kQ50:
+      return Run<Int8Format<DType::kQ50>>(job);
+    case DType::kQ51:
+      return Run<Int8Format<DType::kQ51>>(job);
+    case DType::kQ80:
+      return Run<Int8Format<DType::kQ80>>(job);
+    case DType::kQ4K:
+      return Run<Int8Format<DType::kQ4K>>(job);
+    case DType::kQ5K:
+      return Run<Int8Format<DType::kQ5K>>(job);
+    case DType::kQ6K:
+      return Run<Int8Format<DType::kQ6K>>(job);
+  }
+}
 
 }  // namespace cleave

@@ -10,6 +10,11 @@
 namespace cleave {
 namespace {  // NOLINT(google-build-namespaces)
 
+// Bytes: 1 to 2 KB ahead gains 10-30 % from memory, 4 KB and more lose it again.
+constexpr size_t kAhead = 2048;
+// From here on the products take longer than the memory.
+constexpr int kMaxPrefetchRows = 8;
+
 template <int kRows>
 struct Chains {
   __m512 f[kRows];
@@ -49,6 +54,16 @@ template <bool kScale, int kRows>
   }
 }
 
+// Fetches the lines of the record `kAhead` bytes on: a stream is read once, in order, also across
+// groups, but the processor's own prefetcher stops at every page.
+template <class Format>
+[[gnu::always_inline]] inline void PrefetchRecord(const std::byte* record) {
+#pragma GCC unroll 32
+  for (uint32_t at = 0; at < Format::kLayout.bytes; at += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(record) + kAhead + at, _MM_HINT_T0);
+  }
+}
+
 // Walks a chunk: Format::Step takes one block, given its record and its index in the chunk.
 template <class Format, int kRows>
 void WalkChunk(Tile* t) {
@@ -58,23 +73,26 @@ void WalkChunk(Tile* t) {
   uint32_t block = 0;
   for (uint32_t g = 0; g < t->end_count; ++g) {
     for (const uint32_t end = t->ends[g] - t->first_block; block < end; ++block) {
+      if (kRows <= kMaxPrefetchRows) PrefetchRecord<Format>(record);
       Format::template Step<kRows>(*t, record, block, &c);
       record += Format::kLayout.bytes;
     }
     CloseSumGroup<Format::kLayout.scales == 0>(t, &c);
   }
   for (; block < t->blocks; ++block) {
+    if (kRows <= kMaxPrefetchRows) PrefetchRecord<Format>(record);
     Format::template Step<kRows>(*t, record, block, &c);
     record += Format::kLayout.bytes;
   }
   StoreChains(c, t);
 }
 
+// Twelve rows of two dots each do not fit the registers.
 template <class Format>
-constexpr KernelTable kTable = {{nullptr, WalkChunk<Format, 1>, WalkChunk<Format, 2>,
-                                 WalkChunk<Format, 3>, WalkChunk<Format, 4>, nullptr,
-                                 WalkChunk<Format, 6>, nullptr, WalkChunk<Format, 8>, nullptr,
-                                 nullptr, nullptr, WalkChunk<Format, 12>}};
+constexpr KernelTable kTable = {
+    {nullptr, WalkChunk<Format, 1>, WalkChunk<Format, 2>, WalkChunk<Format, 3>,
+     WalkChunk<Format, 4>, nullptr, WalkChunk<Format, 6>, nullptr, WalkChunk<Format, 8>, nullptr,
+     nullptr, nullptr, Format::kLayout.scales == 2 ? nullptr : WalkChunk<Format, 12>}};
 
 template <typename T>
 [[gnu::always_inline]] inline int32_t Load32(const T* p) {
