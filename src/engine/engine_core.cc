@@ -1,0 +1,373 @@
+#include "engine/engine_core.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/checked.h"
+#include "engine/stop_check.h"
+
+namespace cleave {
+namespace {
+
+bool AllKnown(std::span<const int32_t> ids, uint32_t vocab_size) {
+  return std::all_of(ids.begin(), ids.end(), [vocab_size](int32_t id) {
+    return id >= 0 && static_cast<uint32_t>(id) < vocab_size;
+  });
+}
+
+Status NoTokenError(const SamplingParams& p) {
+  if (p.allowed_token_ids.empty() && p.bad_words.empty() && p.logit_bias.empty() &&
+      p.min_tokens == 0) {
+    return Internal("the model gave no logit that is a number");
+  }
+  return InvalidArgument(
+      "no token is left to sample; allow more with allowed_token_ids, bad_words, logit_bias or "
+      "min_tokens");
+}
+
+// The output of a sequence that ends outside a step.
+SequenceOutput Ending(SequenceId id, uint32_t cached_tokens, FinishReason reason) {
+  SequenceOutput output;
+  output.id = id;
+  output.cached_tokens = cached_tokens;
+  output.finish = reason;
+  return output;
+}
+
+}  // namespace
+
+Status CheckSequence(const EngineConfig& config, uint32_t vocab_size, const SequenceSpec& spec) {
+  const uint64_t prompt = spec.prompt.size();
+  const uint64_t limit = prompt + spec.sampling.max_tokens;
+  if (prompt == 0) return InvalidArgument("the prompt is empty; at least one token is needed");
+  if (spec.sampling.max_tokens == 0) return InvalidArgument("max_tokens must be at least 1, got 0");
+  if (prompt >= config.max_model_len || limit > config.max_model_len) {
+    return InvalidArgument(fmt::format(
+        "{} prompt tokens and max_tokens {} make {}, above the context of {} tokens; shorten the "
+        "prompt, lower max_tokens or raise --max-model-len",
+        prompt, spec.sampling.max_tokens, limit, config.max_model_len));
+  }
+  const uint32_t blocks = Scheduler::BlocksFor(static_cast<uint32_t>(limit), config.block_size);
+  if (blocks > config.num_blocks) {
+    return InvalidArgument(fmt::format(
+        "the request needs {} KV blocks of {} tokens, the pool has {}; lower max_tokens or raise "
+        "--kv-cache-memory-bytes",
+        blocks, config.block_size, config.num_blocks));
+  }
+  if (!AllKnown(spec.prompt, vocab_size) || !AllKnown(spec.output, vocab_size)) {
+    return InvalidArgument(
+        fmt::format("a token id is outside the vocabulary of {} tokens", vocab_size));
+  }
+  return OkStatus();
+}
+
+EngineCore::EngineCore(const EngineConfig& config, Executor* executor, EngineObserver* observer,
+                       Clock clock, Isa isa, const BlockHash& root)
+    : config_(config),
+      executor_(executor),
+      observer_(observer),
+      clock_(clock),
+      vocab_size_(executor->vocab_size()),
+      max_rows_(std::min(executor->max_sequences(), config.max_num_seqs)),
+      scheduler_(SchedulerConfigOf(config)),
+      hasher_(root),
+      sampler_(isa, vocab_size_, config.eos_token_ids),
+      logprobs_(isa, vocab_size_),
+      logits_(static_cast<size_t>(max_rows_) * vocab_size_),
+      raw_logits_(vocab_size_) {
+  plan_.Reserve(max_rows_);
+  results_.reserve(max_rows_);
+  batch_sequences_.reserve(max_rows_);
+  batch_tokens_.reserve(executor->max_batch_tokens());
+  rows_.reserve(max_rows_);
+  row_entries_.reserve(max_rows_);
+  stats_.num_blocks = config.num_blocks;
+  stats_.last_progress = clock();
+}
+
+SchedulerConfig EngineCore::SchedulerConfigOf(const EngineConfig& config) const {
+  SchedulerConfig s;
+  s.max_num_seqs = max_rows_;
+  s.max_num_batched_tokens = std::min(config.max_num_batched_tokens, executor_->max_batch_tokens());
+  s.long_prefill_token_threshold = config.long_prefill_token_threshold;
+  s.block_size = config.block_size;
+  s.num_blocks = config.num_blocks;
+  s.max_waiting = config.max_num_queued_reqs;
+  return s;
+}
+
+// ---- In and out
+
+void EngineCore::Add(SequenceSpec&& spec, Outputs* outputs) {
+  CLEAVE_CHECK(!handles_.contains(spec.id));
+  Live live;
+  live.id = spec.id;
+  live.active = true;
+  live.sampling = std::move(spec.sampling);
+  live.salt = std::move(spec.cache_salt);
+  live.tokens = std::move(spec.prompt);
+  live.prompt_tokens = static_cast<uint32_t>(live.tokens.size());
+  live.tokens.insert(live.tokens.end(), spec.output.begin(), spec.output.end());
+  live.arrival = spec.arrival == TimePoint() ? clock_() : spec.arrival;
+  if (live.output_tokens() >= live.sampling.max_tokens) {
+    outputs->push_back(Ending(live.id, 0, FinishReason::kLength));
+    return Report(live, FinishReason::kLength);
+  }
+  names_.clear();
+  if (config_.enable_prefix_caching) {
+    while (NameNextBlock(&live)) names_.push_back(live.name);
+  }
+  SequenceFacts facts;
+  facts.tag = live.id;
+  facts.tokens = static_cast<uint32_t>(live.tokens.size());
+  facts.limit = live.limit();
+  facts.priority = config_.policy == SchedulingPolicy::kPriority ? spec.priority : 0;
+  facts.arrival = live.arrival.time_since_epoch().count();
+  facts.lookup = live.sampling.prompt_logprobs >= 0 ? CacheLookup::kNo : CacheLookup::kYes;
+  facts.names = names_;
+  const SequenceHandle handle = scheduler_.Add(facts);
+  handles_[live.id] = handle;
+  if (handle >= live_.size()) live_.resize(handle + 1);
+  live_[handle] = std::move(live);
+  RefreshLevels();
+}
+
+// Names the next full block; false when its tokens are not all known.
+bool EngineCore::NameNextBlock(Live* live) {
+  const size_t begin = static_cast<size_t>(live->named) * config_.block_size;
+  if (begin + config_.block_size > live->tokens.size()) return false;
+  const auto block = std::span<const int32_t>(live->tokens).subspan(begin, config_.block_size);
+  live->name =
+      live->named == 0 ? hasher_.First(block, live->salt) : hasher_.Next(live->name, block);
+  ++live->named;
+  return true;
+}
+
+void EngineCore::Abort(SequenceId id, Outputs* outputs) {
+  const auto it = handles_.find(id);
+  if (it == handles_.end()) return;
+  const SequenceHandle handle = it->second;
+  outputs->push_back(Ending(id, live_[handle].cached_tokens, FinishReason::kAbort));
+  scheduler_.Abort(handle);
+  Finish(handle, FinishReason::kAbort);
+  RefreshLevels();
+}
+
+void EngineCore::EndAll(FinishReason reason, const Status& error, Outputs* outputs) {
+  for (SequenceHandle handle = 0; handle < live_.size(); ++handle) {
+    if (!live_[handle].active) continue;
+    outputs->push_back(Ending(live_[handle].id, live_[handle].cached_tokens, reason));
+    if (reason == FinishReason::kError) outputs->back().error = error;
+    scheduler_.Abort(handle);
+    Finish(handle, reason);
+  }
+  if (plan_in_flight_) {  // the step failed: nobody is left to hear its results
+    results_.assign(plan_.entries.size(), EntryResult::kEnded);
+    scheduler_.Commit(plan_, results_);
+    plan_in_flight_ = false;
+  }
+  RefreshLevels();
+}
+
+// The scheduler has let the sequence go; tells the observer and forgets it.
+void EngineCore::Finish(SequenceHandle handle, FinishReason reason) {
+  Report(live_[handle], reason);
+  handles_.erase(live_[handle].id);
+  live_[handle] = Live();
+}
+
+void EngineCore::Report(const Live& live, FinishReason reason) const {
+  if (observer_ == nullptr) return;
+  const TimePoint now = clock_();
+  const bool scheduled = live.first_scheduled != TimePoint();
+  EngineObserver::Finished f;
+  f.reason = reason;
+  f.prompt_tokens = live.prompt_tokens;
+  f.output_tokens = live.output_tokens();
+  f.cached_tokens = live.cached_tokens;
+  f.preemptions = live.preemptions;
+  f.max_tokens = live.sampling.max_tokens;
+  f.queue_s = SecondsBetween(live.arrival, scheduled ? live.first_scheduled : now);
+  if (scheduled) {
+    f.prefill_s = SecondsBetween(live.first_scheduled, live.sampled > 0 ? live.first_token : now);
+  }
+  if (live.sampled > 0) f.decode_s = SecondsBetween(live.first_token, live.last_token);
+  f.e2e_s = SecondsBetween(live.arrival, now);
+  f.id = live.id;
+  observer_->OnFinished(f);
+}
+
+void EngineCore::RefreshLevels() {
+  stats_.running = scheduler_.running();
+  stats_.waiting = scheduler_.waiting();
+  stats_.waiting_tokens = scheduler_.waiting_tokens();
+  stats_.used_blocks = config_.num_blocks - scheduler_.pool().free_blocks();
+}
+
+// ---- A step
+
+Status EngineCore::Step(Outputs* outputs) {
+  if (idle()) return OkStatus();
+  const TimePoint begin = clock_();
+  const bool any = scheduler_.Schedule(&plan_);
+  NotePlan(begin);
+  if (!any) return Internal(fmt::format("nothing can run, though {} wait", scheduler_.waiting()));
+  plan_in_flight_ = true;
+  BuildBatch();
+  RETURN_IF_ERROR(Forward());
+  RETURN_IF_ERROR(CollectPromptLogprobs());
+  results_.assign(plan_.entries.size(), EntryResult::kGoesOn);
+  RETURN_IF_ERROR(SampleRows(outputs));
+  scheduler_.Commit(plan_, results_);
+  plan_in_flight_ = false;
+  for (size_t i = 0; i < results_.size(); ++i) {
+    const SequenceHandle handle = plan_.entries[i].sequence;
+    if (results_[i] == EntryResult::kEnded) Finish(handle, live_[handle].ending);
+  }
+  stats_.last_progress = clock_();
+  stats_.step_s += SecondsBetween(begin, stats_.last_progress);
+  ++stats_.steps;
+  RefreshLevels();
+  if (observer_ != nullptr) observer_->OnStep(plan_.tokens);
+  return OkStatus();
+}
+
+void EngineCore::NotePlan(TimePoint now) {
+  for (const Admission& a : plan_.admitted) {
+    Live& live = live_[a.sequence];
+    if (a.resumed) continue;
+    live.first_scheduled = now;
+    live.cached_tokens = std::min(a.cached_tokens, live.prompt_tokens);
+    live.tokens.reserve(live.limit());
+    stats_.prompt_tokens += live.prompt_tokens;
+    if (!config_.enable_prefix_caching || live.sampling.prompt_logprobs >= 0) continue;
+    stats_.prefix_queries += a.tokens;
+    stats_.prefix_hits += a.cached_tokens;
+  }
+  for (const Preemption& p : plan_.preempted) {
+    ++live_[p.sequence].preemptions;
+    ++stats_.preemptions;
+    if (observer_ != nullptr) observer_->OnPreempted(p.tag, p.computed_tokens);
+  }
+}
+
+void EngineCore::BuildBatch() {
+  batch_tokens_.clear();
+  batch_sequences_.clear();
+  for (const PlanEntry& e : plan_.entries) {
+    const auto begin = live_[e.sequence].tokens.begin() + e.first_position;
+    batch_tokens_.insert(batch_tokens_.end(), begin, begin + e.tokens);
+    batch_sequences_.push_back({e.first_position, e.tokens, e.block_table});
+  }
+}
+
+Status EngineCore::Forward() {
+  const TimePoint begin = clock_();
+  const Status status = executor_->Forward({batch_tokens_, batch_sequences_});
+  stats_.forward_s += SecondsBetween(begin, clock_());
+  return status;
+}
+
+Status EngineCore::CollectPromptLogprobs() {
+  uint32_t offset = 0;
+  for (const PlanEntry& e : plan_.entries) {
+    const Live& live = live_[e.sequence];
+    if (live.sampling.prompt_logprobs >= 0 && live.sampled == 0) {
+      RETURN_IF_ERROR(CollectPromptLogprobs(e, offset));
+    }
+    offset += e.tokens;
+  }
+  return OkStatus();
+}
+
+// The logits of position p give prompt token p + 1 its probability. After a preemption positions
+// come again; those that are there already are passed over.
+Status EngineCore::CollectPromptLogprobs(const PlanEntry& entry, uint32_t batch_offset) {
+  Live& live = live_[entry.sequence];
+  const uint32_t end = std::min(entry.first_position + entry.tokens, live.prompt_tokens - 1);
+  const auto k = static_cast<uint32_t>(live.sampling.prompt_logprobs);
+  live.prompt_logprobs.reserve(live.prompt_tokens - 1);
+  for (;;) {
+    const auto next = static_cast<uint32_t>(live.prompt_logprobs.size());
+    if (next >= end || next < entry.first_position) return OkStatus();
+    const uint32_t count = std::min(end - next, max_rows_);
+    rows_.clear();
+    for (uint32_t i = 0; i < count; ++i) {
+      rows_.push_back(batch_offset + (next - entry.first_position) + i);
+    }
+    RETURN_IF_ERROR(executor_->Logits(rows_, logits_.data()));
+    for (uint32_t i = 0; i < count; ++i) {
+      const float* row = logits_.data() + static_cast<size_t>(i) * vocab_size_;
+      live.prompt_logprobs.push_back(logprobs_.Calculate(row, live.tokens[next + i + 1], k));
+    }
+  }
+}
+
+Status EngineCore::SampleRows(Outputs* outputs) {
+  rows_.clear();
+  row_entries_.clear();
+  uint32_t offset = 0;
+  for (uint32_t i = 0; i < plan_.entries.size(); ++i) {
+    offset += plan_.entries[i].tokens;
+    if (!plan_.entries[i].samples) continue;
+    rows_.push_back(offset - 1);
+    row_entries_.push_back(i);
+  }
+  if (rows_.empty()) return OkStatus();
+  RETURN_IF_ERROR(executor_->Logits(rows_, logits_.data()));
+  outputs->reserve(outputs->size() + rows_.size());
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const uint32_t entry = row_entries_[i];
+    results_[entry] =
+        TakeToken(plan_.entries[entry].sequence, logits_.data() + i * vocab_size_, outputs);
+  }
+  return OkStatus();
+}
+
+EntryResult EngineCore::TakeToken(SequenceHandle handle, float* logits, Outputs* outputs) {
+  Live& live = live_[handle];
+  SequenceOutput& output = outputs->emplace_back();
+  output.id = live.id;
+  output.cached_tokens = live.cached_tokens;
+  const bool with_logprobs = live.sampling.logprobs >= 0;
+  if (with_logprobs) std::copy_n(logits, vocab_size_, raw_logits_.begin());
+  const int32_t token = sampler_.Sample({&live.sampling, live.tokens, live.prompt_tokens}, logits);
+  if (token == Sampler::kNoToken) {
+    output.finish = live.ending = FinishReason::kError;
+    output.error = NoTokenError(live.sampling);
+    return EntryResult::kEnded;
+  }
+  if (with_logprobs) {
+    output.logprobs.push_back(logprobs_.Calculate(raw_logits_.data(), token,
+                                                  static_cast<uint32_t>(live.sampling.logprobs)));
+  }
+  live.tokens.push_back(token);
+  output.tokens.push_back(token);
+  output.prompt_logprobs = std::exchange(live.prompt_logprobs, {});
+  NoteToken(&live, clock_());
+  const StopCheck stop =
+      CheckStop(live.sampling, config_.eos_token_ids, config_.max_model_len, token,
+                live.output_tokens(), static_cast<uint32_t>(live.tokens.size()));
+  output.finish = live.ending = stop.reason;
+  output.stop_token_id = stop.stop_token_id;
+  if (stop.reason != FinishReason::kNone) return EntryResult::kEnded;
+  if (config_.enable_prefix_caching && NameNextBlock(&live)) {
+    scheduler_.AppendName(handle, live.name);
+  }
+  return EntryResult::kGoesOn;
+}
+
+void EngineCore::NoteToken(Live* live, TimePoint now) {
+  ++stats_.generation_tokens;
+  if (live->sampled++ == 0) {
+    live->first_token = now;
+    if (observer_ != nullptr) observer_->OnFirstToken(SecondsBetween(live->arrival, now));
+  } else if (observer_ != nullptr) {
+    observer_->OnNextToken(SecondsBetween(live->last_token, now));
+  }
+  live->last_token = now;
+}
+
+}  // namespace cleave
