@@ -522,7 +522,8 @@ void Session::Close() {
   core_->connections.erase(this);
   core_->connection_count.store(core_->connections.size(), std::memory_order_relaxed);
   if (auto exchange = exchange_.lock()) exchange->Gone();
-  if (core_->on_closed) core_->on_closed();
+  const std::function<void()> closed = core_->on_closed;  // it may clear itself
+  if (closed) closed();
 }
 
 }  // namespace

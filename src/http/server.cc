@@ -29,21 +29,27 @@ constexpr Milliseconds kAcceptRetry{100};  // after a failed accept, as with no 
 
 class AsioServer final : public Server {
  public:
-  AsioServer(Options options, OnRequest on_request) : acceptor_(core_->io), retry_(core_->io) {
+  AsioServer(Options options, OnRequest on_request)
+      : acceptor_(core_->io), retry_(core_->io), grace_(core_->io) {
     core_->options = std::move(options);
     core_->on_request = std::move(on_request);
     core_->on_closed = [this] {
-      if (!accepting_) Accept();
+      if (stopping_) {
+        if (core_->connections.empty()) FinishStop();
+      } else if (!accepting_) {
+        Accept();
+      }
     };
   }
-  ~AsioServer() override { Stop(); }
+  ~AsioServer() override { Stop(Milliseconds(0)); }
 
   Status Open();
+  void Start() override;
   [[nodiscard]] uint16_t port() const override { return port_; }
   void Post(std::function<void()> work) override;
   void PostAfter(Milliseconds delay, std::function<void()> work) override;
   void StartDrain() override;
-  void Stop() override;
+  void Stop(Milliseconds grace) override;
   [[nodiscard]] Counts counts() const override {
     return {core_->connection_count.load(std::memory_order_relaxed),
             core_->refused.load(std::memory_order_relaxed)};
@@ -52,12 +58,16 @@ class AsioServer final : public Server {
  private:
   void Accept();
   void OnAccept(ErrorCode ec, Tcp::socket socket);
+  void CloseIdle();
+  void FinishStop();
   void Run();
 
   const std::shared_ptr<Core> core_ = std::make_shared<Core>();  // shared with open answers
   Tcp::acceptor acceptor_;
   asio::steady_timer retry_;
+  asio::steady_timer grace_;
   bool accepting_ = false;
+  bool stopping_ = false;
   uint16_t port_ = 0;
   std::optional<asio::executor_work_guard<asio::io_context::executor_type>> work_;
   std::thread thread_;
@@ -83,10 +93,13 @@ Status AsioServer::Open() {
                                    address, ec.message()));
   }
   port_ = acceptor_.local_endpoint(ec).port();
+  return OkStatus();
+}
+
+void AsioServer::Start() {
   work_.emplace(core_->io.get_executor());
   Accept();
   thread_ = std::thread([this] { Run(); });
-  return OkStatus();
 }
 
 void AsioServer::Run() {
@@ -152,32 +165,48 @@ void AsioServer::PostAfter(Milliseconds delay, std::function<void()> work) {
 }
 
 void AsioServer::StartDrain() {
-  Post([core = core_.get()] {
-    core->draining = true;
-    const std::vector<Connection*> all(core->connections.begin(), core->connections.end());
-    for (Connection* connection : all) {
-      if (connection->idle()) connection->Close();
-    }
+  Post([this] {
+    core_->draining = true;
+    CloseIdle();
   });
 }
 
-void AsioServer::Stop() {
+void AsioServer::CloseIdle() {
+  const std::vector<Connection*> all(core_->connections.begin(), core_->connections.end());
+  for (Connection* connection : all) {
+    if (connection->idle()) connection->Close();
+  }
+}
+
+void AsioServer::Stop(Milliseconds grace) {
   if (!thread_.joinable()) return;
-  asio::post(core_->io, [this] {
-    core_->stopped.store(true, std::memory_order_release);
+  asio::post(core_->io, [this, grace] {
+    stopping_ = true;
+    core_->draining = true;
     ErrorCode ignored;
     acceptor_.close(ignored);
     retry_.cancel();
-    core_->on_closed = nullptr;
-    const std::vector<Connection*> all(core_->connections.begin(), core_->connections.end());
-    for (Connection* connection : all) connection->Close();
-    for (const auto& timer : core_->timers) timer->cancel();
-    work_.reset();
+    grace_.expires_after(grace);
+    grace_.async_wait([this](ErrorCode ec) {
+      if (!ec) FinishStop();
+    });
+    CloseIdle();
+    if (core_->connections.empty()) FinishStop();
   });
   thread_.join();
   core_->io.restart();
   core_->io.poll();  // drops what was posted since
   core_->on_request = nullptr;
+}
+
+void AsioServer::FinishStop() {
+  core_->stopped.store(true, std::memory_order_release);
+  core_->on_closed = nullptr;
+  grace_.cancel();
+  const std::vector<Connection*> all(core_->connections.begin(), core_->connections.end());
+  for (Connection* connection : all) connection->Close();
+  for (const auto& timer : core_->timers) timer->cancel();
+  work_.reset();
 }
 
 }  // namespace

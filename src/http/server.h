@@ -2,12 +2,12 @@
 // Server: HTTP/1.1 on one thread. It reads whole requests within declared limits and hands each to
 // a callback with a writer for its one answer: sent at once, or streamed in chunks.
 //
-// Owner: cli. Threads: Listen, Post, PostAfter, StartDrain, Stop and the getters from any; the
-// callback, posted functions and every ResponseWriter method run on the server's own thread only.
-// Bounded: connections, header, body and stream buffer bytes, and the time of each phase (Limits).
-// A connection is read while its request is answered, so a client that leaves is noticed at once;
-// a half-closed client counts as gone. Pipelined requests are answered in order, one at a time.
-// Fails: Listen with kUnavailable naming the address. Requests never fail the server.
+// Owner: cli. Threads: Listen, Start, Post, PostAfter, StartDrain, Stop and the getters from any;
+// the callback, posted functions and every ResponseWriter method run on the server's own thread
+// only. Bounded: connections, header, body and stream buffer bytes, and the time of each phase
+// (Limits). A connection is read while its request is answered, so a client that leaves is noticed
+// at once; a half-closed client counts as gone. Pipelined requests are answered in order, one at a
+// time. Fails: Listen with kUnavailable naming the address. Requests never fail the server.
 
 #include <chrono>
 #include <cstddef>
@@ -98,8 +98,11 @@ class Server {
     uint64_t refused = 0;  // answered by the server itself
   };
 
+  // Binds; connections wait until Start.
   static Result<std::unique_ptr<Server>> Listen(Options options, OnRequest on_request);
-  virtual ~Server() = default;  // as Stop
+  virtual ~Server() = default;  // as Stop with no grace
+
+  virtual void Start() = 0;
 
   [[nodiscard]] virtual uint16_t port() const = 0;
   // Runs `work` on the server's thread; dropped after Stop.
@@ -107,8 +110,9 @@ class Server {
   virtual void PostAfter(Milliseconds delay, std::function<void()> work) = 0;
   // Answers from now on close their connection; idle connections close now. Still listens.
   virtual void StartDrain() = 0;
-  // Cuts every connection and joins the thread. Idempotent; not from the server's thread.
-  virtual void Stop() = 0;
+  // Accepts nothing more, gives answers that are complete `grace` to leave, cuts the rest and joins
+  // the thread. Idempotent; not from the server's thread.
+  virtual void Stop(Milliseconds grace) = 0;
   [[nodiscard]] virtual Counts counts() const = 0;
 };
 

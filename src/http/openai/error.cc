@@ -47,6 +47,7 @@ ApiError FromStatus(const Status& status) {
       break;
     case StatusCode::kResourceExhausted:
     case StatusCode::kUnavailable:
+    case StatusCode::kCancelled:
       error.status = 503;
       error.retry_after_s = 1;
       break;

@@ -34,8 +34,8 @@ class Parsed {
 
 ApiError BadRequest(std::string message, std::string param = {});
 ApiError ModelNotFound(std::string_view model);
-// 400 invalid, 404 not found, 501 unsupported, 503 exhausted or unavailable with Retry-After,
-// 500 the rest.
+// 400 invalid, 404 not found, 501 unsupported, 503 exhausted, unavailable or cancelled, with
+// Retry-After; 500 the rest.
 ApiError FromStatus(const Status& status);
 // For errors the server finds by itself: the type follows from the status.
 ApiError FromHttpStatus(int http_status, std::string_view message);

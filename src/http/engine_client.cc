@@ -1,0 +1,30 @@
+#include "http/engine_client.h"
+
+#include <utility>
+
+namespace cleave {
+namespace {
+
+class LocalEngine final : public EngineClient {
+ public:
+  explicit LocalEngine(Engine* engine) : engine_(engine) {}
+  Status Submit(std::vector<SequenceSpec> sequences) override {
+    return engine_->Submit(std::move(sequences));
+  }
+  void Abort(SequenceId id) override { engine_->Abort(id); }
+  void StartDrain() override { engine_->StartDrain(); }
+  [[nodiscard]] EngineStats stats() const override { return engine_->stats(); }
+  [[nodiscard]] EngineConfig config() const override { return engine_->config(); }
+  [[nodiscard]] Status health() const override { return engine_->health(); }
+
+ private:
+  Engine* const engine_;
+};
+
+}  // namespace
+
+std::unique_ptr<EngineClient> MakeEngineClient(Engine* engine) {
+  return std::make_unique<LocalEngine>(engine);
+}
+
+}  // namespace cleave

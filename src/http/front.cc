@@ -1,0 +1,285 @@
+#include "http/front.h"
+
+#include <fmt/format.h>
+
+#include <ctime>
+#include <utility>
+
+#include "http/door.h"
+#include "http/openai/error.h"
+
+namespace cleave {
+namespace {
+
+using openai::ApiError;
+using openai::FromHttpStatus;
+
+constexpr std::chrono::milliseconds kStopGrace{1000};
+
+std::string ServerErrorBody(int status, std::string_view message) {
+  return openai::ErrorBody(FromHttpStatus(status, message));
+}
+
+bool IsJson(const http::Request& request) {
+  const std::string* type = request.Find("content-type");
+  if (type == nullptr) return true;
+  std::string media = type->substr(0, type->find(';'));
+  while (!media.empty() && media.back() == ' ') media.pop_back();
+  return media == "application/json" ||
+         (media.size() > 5 && media.substr(media.size() - 5) == "+json");
+}
+
+bool MakesTokens(RouteId route) {
+  return route == RouteId::kChat || route == RouteId::kCompletions;
+}
+
+}  // namespace
+
+Api::Front::Front(ServerOptions options, ServerMetrics* metrics)
+    : options_(std::move(options)), metrics_(metrics), created_s_(std::time(nullptr)) {
+  generations_ = std::make_unique<Generations>(metrics_, [this] { UpdateActive(); });
+  workers_ =
+      std::make_unique<WorkerPool>(options_.tokenizer_threads, options_.max_preparing_requests);
+}
+
+Status Api::Front::Listen() {
+  http::Server::Options server;
+  server.host = options_.host;
+  server.port = options_.port;
+  server.limits = options_.limits;
+  server.error_body = ServerErrorBody;
+  ASSIGN_OR_RETURN(server_,
+                   http::Server::Listen(std::move(server), [this](auto&& request, auto writer) {
+                     OnRequest(std::move(request), std::move(writer));
+                   }));
+  server_->Start();  // requests need server_
+  return OkStatus();
+}
+
+void Api::Front::SetModel(const ServedModel& model) {
+  auto text = std::make_shared<ServedText>();
+  text->text = {model.tokenizer, model.chat_template};
+  text->prompt_tokens_details = options_.prompt_tokens_details;
+  openai::RequestRules& rules = text->rules;
+  rules.model_names = options_.served_model_names;
+  rules.vocab_size = model.tokenizer->vocab_size();
+  const EngineConfig config = model.engine->config();
+  rules.max_model_len = config.max_model_len;
+  rules.max_logprobs = options_.max_logprobs;
+  rules.priorities = config.policy == SchedulingPolicy::kPriority;
+  if (options_.generation_config == GenerationConfigSource::kModel) rules.defaults = model.defaults;
+  rules.trust_request_chat_template = options_.trust_request_chat_template;
+  rules.force_include_usage = options_.force_include_usage;
+  rules.return_tokens_as_token_ids = options_.return_tokens_as_token_ids;
+  server_->Post([this, model, text = std::move(text)] {
+    model_ = model;
+    text_ = text;
+  });
+}
+
+void Api::Front::SetLoading(std::string progress) {
+  server_->Post([this, progress = std::move(progress)] { loading_ = progress; });
+}
+
+void Api::Front::OnOutputs(std::vector<SequenceOutput>&& outputs) {
+  // Shared: std::function copies what it holds.
+  auto held = std::make_shared<std::vector<SequenceOutput>>(std::move(outputs));
+  server_->Post([this, held] { generations_->OnOutputs(std::move(*held)); });
+}
+
+void Api::Front::StartDrain() {
+  if (draining_.exchange(true)) return;
+  server_->Post([this] {
+    if (model_.engine != nullptr) model_.engine->StartDrain();
+  });
+  server_->StartDrain();
+}
+
+size_t Api::Front::ActiveRequests() const { return active_.load(); }
+
+bool Api::Front::WaitIdle(TimePoint deadline) {
+  // What was posted before this call is done first: a request just received counts.
+  auto settled = std::make_shared<std::atomic<bool>>(false);  // shared with the posted work
+  server_->Post([this, settled] {
+    std::lock_guard<std::mutex> lock(mu_);
+    settled->store(true);
+    idle_.notify_all();
+  });
+  std::unique_lock<std::mutex> lock(mu_);
+  return idle_.wait_until(lock, deadline, [&] { return settled->load() && active_.load() == 0; });
+}
+
+void Api::Front::FailAll(const Status& why) {
+  server_->Post([this, why] {
+    failing_ = why;
+    generations_->FailAll(why);
+  });
+}
+
+void Api::Front::Stop() {
+  workers_->Stop();
+  if (server_ != nullptr) server_->Stop(kStopGrace);
+}
+
+void Api::Front::UpdateActive() {
+  std::lock_guard<std::mutex> lock(mu_);
+  active_.store(preparing_ + generations_->size());
+  if (active_.load() == 0) idle_.notify_all();
+}
+
+std::unique_ptr<Reply> Api::Front::MakeReply(const http::Request& request, const Route& route,
+                                             std::shared_ptr<http::ResponseWriter> writer) const {
+  ReplyContext context;
+  context.writer = std::move(writer);
+  context.metrics = metrics_;
+  context.handler = route.pattern;
+  context.method = request.method;
+  context.request_id = ClientRequestId(request);
+  if (context.request_id.empty()) context.request_id = NewRequestId();
+  context.headers = OriginHeaders(request, options_.allowed_origins);
+  context.arrival = request.arrival;
+  context.request_bytes = request.body.size();
+  context.counted = !IsProbe(route);
+  context.logged = options_.access_log && !IsProbe(route);
+  return std::make_unique<Reply>(std::move(context));
+}
+
+void Api::Front::OnRequest(http::Request&& request, std::shared_ptr<http::ResponseWriter> writer) {
+  const Route& route = FindRoute(request.path);
+  std::unique_ptr<Reply> reply = MakeReply(request, route, std::move(writer));
+  if (auto error = CheckDoor(request, route)) {
+    http::Response response = ErrorResponse(*error);
+    if (error->status == 405) response.headers.push_back({"Allow", std::string(route.allow)});
+    return reply->Send(std::move(response));
+  }
+  if (request.method == "OPTIONS") return reply->Send(Preflight(route));
+  if (route.allow.substr(0, 4) == "POST") {
+    return StartJob(std::move(request), route, std::move(reply));
+  }
+  Answer(request, route, reply.get());
+}
+
+std::optional<ApiError> Api::Front::CheckDoor(const http::Request& request,
+                                              const Route& route) const {
+  const bool preflight = request.method == "OPTIONS" && route.id != RouteId::kNone;
+  if (!options_.api_keys.empty() && IsGuarded(request.path) && !preflight &&
+      !HasKey(request, options_.api_keys)) {
+    return FromHttpStatus(401, "invalid or missing API key; send it as Authorization: Bearer KEY");
+  }
+  if (route.id == RouteId::kNone) return FromHttpStatus(404, "no such path");
+  if (!Allows(route, request.method)) {
+    return FromHttpStatus(405, fmt::format("this path allows {}", route.allow));
+  }
+  // One replica: its rank is 0.
+  const std::string* rank = request.Find("x-data-parallel-rank");
+  if (rank != nullptr && *rank != "0") {
+    ApiError error = openai::BadRequest("X-data-parallel-rank must be 0: there is one replica",
+                                        "X-data-parallel-rank");
+    return error;
+  }
+  return std::nullopt;
+}
+
+http::Response Api::Front::Preflight(const Route& route) {
+  http::Response response;
+  response.status = 204;
+  response.content_type.clear();
+  response.headers = {{"Allow", std::string(route.allow)},
+                      {"Access-Control-Allow-Methods", std::string(route.allow)},
+                      {"Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id"},
+                      {"Access-Control-Max-Age", "600"}};
+  return response;
+}
+
+std::optional<ApiError> Api::Front::CheckOpen() const {
+  Status status;
+  if (text_ == nullptr) {
+    status = Unavailable(fmt::format("not ready: {}; try again", loading_));
+  } else if (draining_.load()) {
+    status = Unavailable("the server is draining; try another one");
+  }
+  if (status.ok()) return std::nullopt;
+  return openai::FromStatus(status);
+}
+
+void Api::Front::StartJob(http::Request&& request, const Route& route,
+                          std::unique_ptr<Reply> reply) {
+  if (auto error = CheckOpen()) {
+    if (draining_.load() && MakesTokens(route.id)) metrics_->CountRejection("draining");
+    return reply->SendError(*error);
+  }
+  if (!IsJson(request)) {
+    return reply->SendError(openai::BadRequest("Content-Type must be application/json"));
+  }
+  auto job = std::make_shared<Job>();
+  job->route = route.id;
+  job->client_id = ClientRequestId(request);
+  job->body = std::move(request.body);
+  job->text = text_;
+  job->reply = std::move(reply);
+  job->reply->OnGone([weak = std::weak_ptr<Job>(job)] {
+    if (auto left = weak.lock()) left->gone.store(true);
+  });
+  const bool queued = workers_->Push([this, job] {
+    if (!job->gone.load()) job->prepared = Prepare(job->route, job->body, *job->text);
+    server_->Post([this, job] { FinishJob(job); });
+  });
+  if (!queued) {
+    return job->reply->SendError(openai::FromStatus(ResourceExhausted(fmt::format(
+        "more than {} requests are being read; try again", options_.max_preparing_requests))));
+  }
+  ++preparing_;
+  UpdateActive();
+}
+
+void Api::Front::FinishJob(const std::shared_ptr<Job>& job) {
+  --preparing_;
+  std::unique_ptr<Reply> reply = std::move(job->reply);
+  Prepared prepared = std::move(job->prepared);
+  reply->OnGone(nullptr);
+  if (job->gone.load()) {
+    // The client left: there is nobody to answer.
+  } else if (!failing_.ok()) {
+    reply->SendError(openai::FromStatus(failing_));
+  } else if (prepared.error) {
+    reply->SendError(*prepared.error);
+  } else if (prepared.sequences.empty()) {
+    reply->SendJson(std::move(prepared.body));
+  } else {
+    openai::AnswerInput& answer = prepared.answer;
+    std::string id = job->client_id.empty() ? answer.id : job->client_id;
+    if (id.empty()) id = reply->request_id();
+    answer.id = (job->route == RouteId::kChat ? "chatcmpl-" : "cmpl-") + id;
+    answer.created_s = std::time(nullptr);
+    generations_->Start(std::move(reply), std::move(prepared), NewSeed(), model_.engine);
+  }
+  UpdateActive();
+}
+
+// ---- the handle
+
+Api::Api(std::unique_ptr<Front> front) : front_(std::move(front)) {}
+Api::~Api() = default;
+
+Result<std::unique_ptr<Api>> Api::Start(ServerOptions options, ServerMetrics* metrics) {
+  if (options.served_model_names.empty()) {
+    return InvalidArgument("served_model_names must hold at least one name");
+  }
+  auto front = std::make_unique<Front>(std::move(options), metrics);
+  RETURN_IF_ERROR(front->Listen());
+  return std::unique_ptr<Api>(new Api(std::move(front)));  // NOLINT: the constructor is private
+}
+
+uint16_t Api::port() const { return front_->port(); }
+void Api::SetModel(const ServedModel& model) { front_->SetModel(model); }
+void Api::SetLoading(std::string progress) { front_->SetLoading(std::move(progress)); }
+void Api::OnOutputs(std::vector<SequenceOutput>&& outputs) {
+  front_->OnOutputs(std::move(outputs));
+}
+void Api::StartDrain() { front_->StartDrain(); }
+size_t Api::ActiveRequests() const { return front_->ActiveRequests(); }
+bool Api::WaitIdle(TimePoint deadline) { return front_->WaitIdle(deadline); }
+void Api::FailAll(const Status& why) { front_->FailAll(why); }
+void Api::Stop() { front_->Stop(); }
+
+}  // namespace cleave

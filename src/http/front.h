@@ -1,0 +1,94 @@
+#pragma once
+// Api::Front: the API's state and its request routing. Private to the folder.
+//
+// Threads: members are the server thread's, but for what is marked shared.
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "http/api.h"
+#include "http/generations.h"
+#include "http/prepare.h"
+#include "http/reply.h"
+#include "http/routes.h"
+#include "http/server.h"
+#include "http/worker_pool.h"
+
+namespace cleave {
+
+class Api::Front {
+ public:
+  Front(ServerOptions options, ServerMetrics* metrics);
+  ~Front() { Stop(); }
+  Front(const Front&) = delete;
+  Front& operator=(const Front&) = delete;
+
+  Status Listen();
+  [[nodiscard]] uint16_t port() const { return server_->port(); }
+  void SetModel(const ServedModel& model);
+  void SetLoading(std::string progress);
+  void OnOutputs(std::vector<SequenceOutput>&& outputs);
+  void StartDrain();
+  [[nodiscard]] size_t ActiveRequests() const;
+  bool WaitIdle(TimePoint deadline);
+  void FailAll(const Status& why);
+  void Stop();
+
+ private:
+  // A request that a worker prepares. Shared by the worker's job and the client's leaving.
+  struct Job {
+    RouteId route = RouteId::kNone;
+    std::string body;
+    std::string client_id;
+    std::shared_ptr<const ServedText> text;  // shared: read by workers
+    std::unique_ptr<Reply> reply;            // the server thread's
+    std::atomic<bool> gone{false};           // shared
+    Prepared prepared;                       // the worker's, then the server thread's
+  };
+
+  void OnRequest(http::Request&& request, std::shared_ptr<http::ResponseWriter> writer);
+  std::unique_ptr<Reply> MakeReply(const http::Request& request, const Route& route,
+                                   std::shared_ptr<http::ResponseWriter> writer) const;
+  [[nodiscard]] std::optional<openai::ApiError> CheckDoor(const http::Request& request,
+                                                          const Route& route) const;
+  [[nodiscard]] static http::Response Preflight(const Route& route);
+  void Answer(const http::Request& request, const Route& route, Reply* reply);
+  void StartJob(http::Request&& request, const Route& route, std::unique_ptr<Reply> reply);
+  [[nodiscard]] std::optional<openai::ApiError> CheckOpen() const;
+  void FinishJob(const std::shared_ptr<Job>& job);
+  void UpdateActive();
+
+  // "" when all is well, else why not.
+  [[nodiscard]] std::string EngineTrouble() const;
+  void AnswerHealth(Reply* reply) const;
+  void AnswerReady(Reply* reply) const;
+  void AnswerModels(const http::Request& request, const Route& route, Reply* reply) const;
+  void AnswerMetrics(Reply* reply) const;
+
+  // Set by the constructor.
+  const ServerOptions options_;
+  ServerMetrics* const metrics_;
+  const int64_t created_s_;
+
+  ServedModel model_;
+  std::shared_ptr<const ServedText> text_;  // shared with jobs; null: no model yet
+  std::string loading_ = "loading the model";
+  Status failing_;  // set by FailAll: jobs that come back get it
+  size_t preparing_ = 0;
+  std::unique_ptr<Generations> generations_;
+
+  // Shared.
+  std::atomic<bool> draining_{false};
+  std::mutex mu_;
+  std::condition_variable idle_;
+  std::atomic<size_t> active_{0};  // written under mu_
+
+  std::unique_ptr<WorkerPool> workers_;
+  std::unique_ptr<http::Server> server_;
+};
+
+}  // namespace cleave
