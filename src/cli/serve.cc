@@ -1,0 +1,120 @@
+#include <fmt/core.h>
+#include <signal.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "cli/log_setup.h"
+#include "cli/service.h"
+#include "cli/verbs.h"
+
+namespace cleave {
+namespace {
+
+constexpr auto kTick = std::chrono::milliseconds(200);
+
+// SIGTERM and SIGINT are blocked in every thread and taken here, so that no handler runs anywhere.
+class Signals {
+ public:
+  Signals() {
+    ::sigemptyset(&set_);
+    ::sigaddset(&set_, SIGTERM);
+    ::sigaddset(&set_, SIGINT);
+    ::pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+    ::signal(SIGPIPE, SIG_IGN);
+  }
+
+  // Whether one came within a tick.
+  [[nodiscard]] bool Wait() const {
+    const timespec tick{.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(kTick).count()};
+    return ::sigtimedwait(&set_, nullptr, &tick) > 0;
+  }
+
+ private:
+  sigset_t set_{};
+};
+
+int Fail(const Status& status) {
+  fmt::print(stderr, "cleave serve: {}\n", status.message());
+  return status.code() == StatusCode::kInvalidArgument ? 2 : 1;
+}
+
+// Loads beside the signal loop, so that SIGTERM ends a long load too.
+int LoadUnderSignals(Service* service, const Signals& signals) {
+  std::atomic<bool> done{false};
+  Status status;
+  std::thread loader([&] {
+    int shown = 0;
+    status = service->Load([&shown](double share) {
+      const int quarter = static_cast<int>(share * 4);
+      if (quarter > shown && quarter < 4) spdlog::info("loading: {} %", quarter * 25);
+      shown = quarter;
+    });
+    done = true;
+  });
+  while (!done) {
+    if (!signals.Wait() || done) continue;
+    spdlog::info("stopped while loading; no request was accepted");
+    std::_Exit(0);  // the loader can not be interrupted, and nothing is owed to anybody
+  }
+  loader.join();
+  return status.ok() ? 0 : Fail(status);
+}
+
+int Drain(Service* service, const Signals& signals, double timeout_s) {
+  spdlog::info("draining: not ready any more; running requests have {:.0f} s", timeout_s);
+  service->StartDrain();
+  const TimePoint deadline =
+      SteadyClock::now() + std::chrono::milliseconds(static_cast<int64_t>(timeout_s * 1000));
+  while (SteadyClock::now() < deadline && !service->WaitIdle(SteadyClock::now())) {
+    if (signals.Wait()) {
+      spdlog::warn("second signal: ending at once");
+      std::_Exit(1);
+    }
+  }
+  if (!service->WaitIdle(SteadyClock::now())) {
+    spdlog::warn("what did not finish in {:.0f} s ends with an error", timeout_s);
+    service->FailAll(Unavailable("the server is shutting down; send the request again"));
+    service->WaitIdle(SteadyClock::now() + std::chrono::seconds(5));
+  }
+  spdlog::info("stopped");
+  return 0;
+}
+
+}  // namespace
+
+int RunServe(const std::vector<std::string>& args) {
+  ServeFlags flags;
+  OptionTable table("serve", "Serve a model over HTTP, compatible with OpenAI's API and vLLM's.");
+  flags.AddTo(&table);
+  const auto parsed = table.Parse(args);
+  if (!parsed.ok()) return Fail(parsed.status());
+  if (*parsed == OptionTable::Parsed::kHelpShown) return 0;
+  flags.Finish();
+  SetUpLogging(flags.log_level, flags.log_format);
+  // Before the port is taken: a name that is nowhere should cost nothing.
+  const auto path = flags.model.Path();
+  if (!path.ok()) return Fail(path.status());
+
+  const Signals signals;
+  auto service = Service::Start(flags);
+  if (!service.ok()) return Fail(service.status());
+  const int loaded = LoadUnderSignals(service->get(), signals);
+  if (loaded != 0) return loaded;
+  for (;;) {
+    if (signals.Wait()) return Drain(service->get(), signals, flags.shutdown_timeout_s);
+    const Status health = (*service)->health();
+    if (!health.ok()) {
+      spdlog::error("the engine died: {}", health.ToString());
+      (*service)->WaitIdle(SteadyClock::now() + std::chrono::seconds(2));
+      return 1;
+    }
+  }
+}
+
+}  // namespace cleave
