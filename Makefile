@@ -1,0 +1,53 @@
+# make demo   install what it needs, build, bring a small model, serve it, ask it a question
+# make test   install what it needs, build, run every test
+# make help   the rest
+
+BUILD ?= build
+JOBS ?= $(shell nproc)
+MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
+CLEAVE := $(BUILD)/release/cleave
+
+.PHONY: help demo test quick build models soak setup setup-test sanitize checks format clean
+
+help:
+	@echo "make demo      install, build, bring a small model, serve it, ask it a question"
+	@echo "make test      install, build, run every test (about 40 minutes on 2 cores)"
+	@echo "make quick     the quick tests (under 2 minutes once built)"
+	@echo "make build     the release binary, $(CLEAVE)"
+	@echo "make models    the demo models, into models/"
+	@echo "make sanitize  the quick tests under ASan with UBSan, and under TSan"
+	@echo "make checks    layers, sizes, headers, format, clang-tidy"
+	@echo "make soak      500 clients for 5 minutes"
+	@echo "make format    clang-format over the sources"
+
+setup:
+	@tools/setup.sh build
+setup-test:
+	@tools/setup.sh test
+
+build: setup
+	@cmake --preset release -B $(BUILD)/release -DCLEAVE_BUILD_TESTS=OFF
+	@ninja -C $(BUILD)/release -j$(JOBS) cleave
+
+models: setup
+	@tools/fetch_models.sh smollm2
+
+demo: build models
+	@tools/demo.sh $(CLEAVE) $(MODEL)
+
+test: setup-test
+	@tools/test.sh all $(JOBS)
+quick: setup-test
+	@tools/test.sh quick $(JOBS)
+sanitize: setup-test
+	@tools/test.sh sanitize $(JOBS)
+checks: setup-test
+	@tools/test.sh checks $(JOBS)
+soak: setup-test
+	@tools/test.sh soak $(JOBS)
+
+format:
+	@git ls-files '*.h' '*.cc' | xargs clang-format -i
+
+clean:
+	rm -rf $(BUILD)

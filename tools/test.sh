@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# The tests, by tier. Each step says its name, its time and whether it held; all steps run.
+# usage: tools/test.sh all|quick|sanitize|checks|soak [JOBS]
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+tier=${1:?usage: tools/test.sh all|quick|sanitize|checks|soak [JOBS]}
+jobs=${2:-$(nproc)}
+passed=0
+failed=0
+failures=()
+
+step() {
+  local name=$1 start=$SECONDS
+  shift
+  echo "==== $name"
+  if "$@"; then
+    passed=$((passed + 1))
+    echo "==== $name: ok ($((SECONDS - start)) s)"
+  else
+    failed=$((failed + 1))
+    failures+=("$name")
+    echo "==== $name: FAILED ($((SECONDS - start)) s): $*"
+  fi
+}
+
+# configure_and_build PRESET [CMAKE ARGS]
+configure_and_build() {
+  local preset=$1
+  shift
+  cmake --preset "$preset" "$@" >"build/$preset.log" 2>&1 || { cat "build/$preset.log"; return 1; }
+  ninja -C "build/$preset" -j"$jobs" --quiet
+}
+tests() { ctest --test-dir "build/$1" -j"$jobs" --output-on-failure --no-tests=error "${@:2}"; }
+
+quick_tests() { step "quick tests" tests dev -L quick; }
+
+sanitized() {
+  local preset=$1 flags=$2
+  step "build $preset ($flags)" configure_and_build "$preset" "-DCLEAVE_SANITIZE=$flags"
+  step "quick tests under $flags" tests "$preset" -L quick
+}
+
+mkdir -p build
+export ASAN_OPTIONS=detect_stack_use_after_return=1
+export UBSAN_OPTIONS=print_stacktrace=1
+[ "$tier" = sanitize ] || step "build dev" configure_and_build dev
+case $tier in
+  quick) quick_tests ;;
+  checks) step "checks" tools/checks/run.sh tidy build/dev ;;
+  sanitize) sanitized asan address,undefined; sanitized tsan thread ;;
+  soak)
+    step "models" tools/fetch_models.sh smollm2
+    step "soak, 5 minutes" python3 tests/load/soak.py build/dev/cleave models/SmolLM2-135M-Instruct.Q4_1.gguf --seconds 300
+    ;;
+  all)
+    step "checks" tools/checks/run.sh tidy build/dev
+    quick_tests
+    step "models" tools/fetch_models.sh all
+    step "full tests" tests dev -L full
+    step "openai client" tests/openai/run.sh build/dev/cleave models/SmolLM2-135M-Instruct.Q4_1.gguf
+    step "soak, 30 s" python3 tests/load/soak.py build/dev/cleave models/SmolLM2-135M-Instruct.Q4_1.gguf --seconds 30
+    sanitized asan address,undefined
+    sanitized tsan thread
+    ;;
+  *) echo "unknown tier $tier" >&2; exit 2 ;;
+esac
+for name in "${failures[@]:-}"; do [ -z "$name" ] || echo "failed: $name"; done
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
