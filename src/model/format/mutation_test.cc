@@ -4,7 +4,8 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include "base/mapped_file.h"
+#include <span>
+
 #include "base/rng.h"
 #include "model/checkpoint.h"
 #include "model/format/gguf_config.h"
@@ -62,25 +63,23 @@ void Mutate(RngStream* rng, std::string* bytes) {
   }
 }
 
-// Sums every byte of every view, so that one outside the file is seen by the sanitizer.
-uint64_t Touch(const TensorView& view) {
-  const uint64_t bytes = view.rows() * RowBytes(view.dtype, view.cols()).value_or(0);
-  uint64_t sum = 0;
-  for (uint64_t i = 0; i < bytes; ++i) sum += std::to_integer<uint64_t>(view.data[i]);
-  return sum;
+void ExpectInside(const TensorView& view, std::span<const std::byte> bytes) {
+  const uint64_t size = view.rows() * RowBytes(view.dtype, view.cols()).value_or(0);
+  ASSERT_LE(size, bytes.size());
+  ASSERT_GE(view.data, bytes.data());
+  ASSERT_LE(view.data + size, bytes.data() + bytes.size());
 }
 
 // True when the bytes were taken as a model. A copy on the heap: its end is guarded.
 bool ReadGguf(const std::string& bytes) {
   const std::vector<char> copy(bytes.begin(), bytes.end());
-  const auto contents = ParseGguf({reinterpret_cast<const std::byte*>(copy.data()), copy.size()});
+  const std::span<const std::byte> view_of_copy = std::as_bytes(std::span(copy));
+  const auto contents = ParseGguf(view_of_copy);
   if (!contents.ok()) {
     EXPECT_FALSE(contents.status().message().empty());
     return false;
   }
-  uint64_t sum = 0;
-  for (const auto& [name, view] : contents->tensors) sum += Touch(view);
-  EXPECT_NE(sum, 1U);
+  for (const auto& [name, view] : contents->tensors) ExpectInside(view, view_of_copy);
   const auto config = GgufConfig(*contents);
   const auto tokenizer = GgufTokenizer(*contents);
   return config.ok() && tokenizer.ok() && GgufGeneration(*contents, *tokenizer).ok();
@@ -140,13 +139,13 @@ TEST(Mutation, DamagedSafetensorsNeverHarms) {
     std::string bytes = whole;
     Mutate(&rng, &bytes);
     const std::vector<char> copy(bytes.begin(), bytes.end());
-    const auto parsed =
-        ParseSafetensors({reinterpret_cast<const std::byte*>(copy.data()), copy.size()});
+    const std::span<const std::byte> view_of_copy = std::as_bytes(std::span(copy));
+    const auto parsed = ParseSafetensors(view_of_copy);
     if (!parsed.ok()) continue;
     ++taken;
-    uint64_t sum = 0;
-    for (const auto& [name, tensor] : *parsed) sum += tensor.supported ? Touch(tensor.view) : 0;
-    EXPECT_NE(sum, 1U);
+    for (const auto& [name, tensor] : *parsed) {
+      if (tensor.supported) ExpectInside(tensor.view, view_of_copy);
+    }
   }
   EXPECT_GT(taken, 0);
   EXPECT_LT(taken, kRounds);
@@ -172,13 +171,13 @@ TEST(Mutation, DamagedFoldersNeverHarm) {
   RngStream rng(4);
   for (const auto& [name, text] : files) {
     int refused = 0;
-    for (int i = 0; i < 500; ++i) {
+    for (int i = 0; i < 100; ++i) {
       std::string damaged = text;
       Mutate(&rng, &damaged);
       std::ignore = folder.Write(name, damaged);
       refused += OpenCheckpoint(folder.path()).ok() ? 0 : 1;
     }
-    EXPECT_GT(refused, 100) << name;
+    EXPECT_GT(refused, 20) << name;
     std::ignore = folder.Write(name, text);
   }
 }
