@@ -90,6 +90,7 @@ class Rig {
   EngineCore& core() { return core_; }
   EngineCore::Outputs& outputs() { return outputs_; }
   std::map<SequenceId, uint32_t>& cached() { return cached_; }
+  Answers& answers() { return answers_; }
 
  private:
   static FakeExecutorOptions Fit(FakeExecutorOptions options, const EngineConfig& config) {
@@ -273,6 +274,55 @@ TEST(EngineCore, PromptLogprobsCoverEveryPositionButTheFirst) {
     EXPECT_EQ(answer.prompt_logprobs[i].chosen.id, spec.prompt[i + 1]);
     EXPECT_EQ(answer.prompt_logprobs[i].top.size(), 64U);
   }
+}
+
+// The second is preempted in the middle of its prompt, and again after its first token.
+TEST(EngineCore, PromptLogprobsSurvivePreemption) {
+  SequenceSpec steady = Spec(1, 8, 120);
+  steady.sampling.ignore_eos = true;
+  SequenceSpec asks = Spec(2, 60, 30);
+  asks.sampling.ignore_eos = true;
+  asks.sampling.prompt_logprobs = 4;
+  Rig calm(Config());
+  calm.Add(asks);
+  const Answer expected = calm.Finish().at(2);
+  ASSERT_EQ(expected.prompt_logprobs.size(), 59U);
+  uint64_t before_first = 0;
+  uint64_t after_first = 0;
+  for (const uint32_t blocks : {32U, 34U, 36U}) {
+    for (const uint32_t chunk : {1U, 3U, 0U}) {
+      EngineConfig config = Config();
+      config.num_blocks = blocks;
+      config.long_prefill_token_threshold = chunk;
+      Rig rig(config);
+      rig.Add(steady);
+      for (int i = 0; i < 40; ++i) rig.Step();  // grown to 40 tokens or more
+      rig.Add(asks);
+      while (!rig.core().idle()) {
+        const uint64_t before = rig.core().stats().preemptions;
+        rig.Step();
+        const bool started = !rig.answers()[2].tokens.empty();
+        (started ? after_first : before_first) += rig.core().stats().preemptions - before;
+      }
+      EXPECT_EQ(rig.Finish().at(2), expected) << blocks << " blocks, chunk " << chunk;
+    }
+  }
+  EXPECT_GT(before_first, 0U);
+  EXPECT_GT(after_first, 0U);
+}
+
+TEST(EngineCore, ChoicesOfOnePromptComputeItOnce) {
+  Rig rig(Config());
+  for (SequenceId id = 1; id <= 4; ++id) {
+    SequenceSpec spec = Spec(id, 62, 5);
+    spec.prompt = Prompt(9, 62);
+    spec.sampling.seed = 5;
+    spec.sampling.choice_index = static_cast<uint32_t>(id);
+    rig.Add(spec);
+  }
+  const Answers answers = rig.Finish();
+  for (SequenceId id = 2; id <= 4; ++id) EXPECT_EQ(rig.cached()[id], 60U);
+  EXPECT_NE(answers.at(1).tokens, answers.at(2).tokens);
 }
 
 TEST(EngineCore, SaltsDoNotShareThePrefixCache) {

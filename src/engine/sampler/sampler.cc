@@ -68,9 +68,10 @@ int32_t Sampler::Sample(const SampleContext& context, float* logits) {
   const SamplingParams& p = *context.params;
   const MaxLogit max = FindMax(isa_, logits, vocab_size_);
   if (max.id < 0) return kNoToken;
-  if (p.temperature < kGreedyBelow || !std::isfinite(max.value)) return max.id;
+  if (!(p.temperature >= kGreedyBelow) || !std::isfinite(max.value)) return max.id;
   const int64_t total =
       ComputeMasses(isa_, logits, vocab_size_, max.value, kLog2E / p.temperature, mass_.data());
+  if (total <= 0) return max.id;
   return Draw(p, total,
               RandomBits({p.seed, p.prompt_index, p.choice_index, context.tokens.size()}));
 }

@@ -123,8 +123,10 @@ TEST(Sampler, GreedyTakesTheLowestIdAmongEquals) {
   c.params.temperature = 0;
   c.logits = {1, 5, 5, 2};
   EXPECT_EQ(Sample(c), 1);
-  c.params.temperature = 1e-9F;  // not a division by nearly nothing
-  EXPECT_EQ(Sample(c), 1);
+  for (const float t : {1e-9F, -1.0F, std::nanf("")}) {  // not a division by nearly nothing
+    c.params.temperature = t;
+    EXPECT_EQ(Sample(c), 1);
+  }
 }
 
 TEST(Sampler, TopKTiesGoToLowerIds) {

@@ -189,12 +189,17 @@ class NaiveScheduler {
 
   void Admit(Step* step) {
     std::vector<Rank> lacking;
+    uint32_t shared = 0;
     for (const Rank& rank : In(Phase::kWaits)) {
       const bool barred = std::any_of(lacking.begin(), lacking.end(), [this](const Rank& r) {
         return all_[r].passed >= config_.max_bypasses;
       });
       if (barred || lacking.size() == Scheduler::kScanWindow || left_ == 0) return;
-      if (Running().size() == config_.max_num_seqs) return;
+      if (Running().size() == config_.max_num_seqs || shared == Scheduler::kScanShared) return;
+      if (IsComputedElsewhere(all_[rank])) {
+        ++shared;
+        continue;
+      }
       if (!AdmitOne(&all_[rank], step)) {
         lacking.push_back(rank);
         continue;
@@ -202,13 +207,28 @@ class NaiveScheduler {
       for (const Rank& r : lacking) ++all_[r].passed;
     }
   }
-  bool AdmitOne(One* one, Step* step) {
+  [[nodiscard]] std::vector<BlockId> Found(const One& one) const {
     std::vector<BlockId> found;
-    for (uint32_t i = 0; i < one->names.size() && i < (one->known - 1) / bs(); ++i) {
-      const BlockId block = pool_.Find(one->names[i]);
-      if (block == kNoBlock || one->facts.lookup == CacheLookup::kNo) break;
+    for (uint32_t i = 0; i < one.names.size() && i < (one.known - 1) / bs(); ++i) {
+      const BlockId block = pool_.Find(one.names[i]);
+      if (block == kNoBlock || one.facts.lookup == CacheLookup::kNo) break;
       found.push_back(block);
     }
+    return found;
+  }
+  bool IsComputedElsewhere(const One& one) {
+    const size_t next = Found(one).size();
+    if (one.facts.lookup == CacheLookup::kNo || next >= one.names.size()) return false;
+    if (next == (one.known - 1) / bs()) return false;
+    for (const Rank& rank : Running()) {
+      const One& other = all_[rank];
+      const bool has = next < other.names.size() && other.names[next] == one.names[next];
+      if (has && other.published <= next) return true;
+    }
+    return false;
+  }
+  bool AdmitOne(One* one, Step* step) {
+    const std::vector<BlockId> found = Found(*one);
     const uint32_t total = (one->known + bs() - 1) / bs();
     size_t needed = total - found.size();
     for (const BlockId b : found) needed += pool_.references(b) == 0 ? 1 : 0;

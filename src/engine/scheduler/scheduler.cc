@@ -173,12 +173,17 @@ void Scheduler::AddEntry(SequenceHandle h, uint32_t tokens, Plan* plan) {
 void Scheduler::AdmitWaiting(Plan* plan) {
   std::array<SequenceHandle, kScanWindow> lacking;
   uint32_t lack = 0;
+  uint32_t shared = 0;
   size_t scanned = 0;
   bool barred = false;
-  while (scanned < waiting_.size() && !barred && lack < kScanWindow && BudgetLeft(*plan) > 0 &&
-         running_.size() < config_.max_num_seqs) {
+  while (scanned < waiting_.size() && !barred && lack < kScanWindow && shared < kScanShared &&
+         BudgetLeft(*plan) > 0 && running_.size() < config_.max_num_seqs) {
     const SequenceHandle h = waiting_[scanned++];
-    if (TryAdmit(h, plan)) {
+    const uint32_t cached = CachedBlocks(sequences_[h]);
+    if (AwaitsPrefix(sequences_[h], cached)) {
+      ++shared;
+    } else if (Fits(sequences_[h], cached)) {
+      Admit(h, cached, plan);
       for (uint32_t i = 0; i < lack; ++i) {
         barred = ++sequences_[lacking[i]].passed >= config_.max_bypasses || barred;
       }
@@ -194,10 +199,8 @@ void Scheduler::AdmitWaiting(Plan* plan) {
   waiting_.erase(stay, end);
 }
 
-bool Scheduler::TryAdmit(SequenceHandle h, Plan* plan) {
+void Scheduler::Admit(SequenceHandle h, uint32_t cached, Plan* plan) {
   Sequence& s = sequences_[h];
-  const uint32_t cached = CachedBlocks(s);
-  if (!Fits(s, cached)) return false;
   s.blocks.reserve(BlocksFor(s.limit, config_.block_size));
   if (!s.names.empty()) s.names.reserve(s.limit / config_.block_size);
   for (uint32_t i = 0; i < cached; ++i) {
@@ -216,15 +219,26 @@ bool Scheduler::TryAdmit(SequenceHandle h, Plan* plan) {
   waiting_tokens_ -= s.known;
   InsertRanked(&running_, h);
   AddEntry(h, s.Wanted(), plan);
-  return true;
 }
 
-// Leading full blocks found in the cache. The last known token is always computed again, for its
-// logits, and its block may not be a shared one.
-uint32_t Scheduler::CachedBlocks(const Sequence& s) const {
+// Whether a running sequence is about to publish the first block that `s` did not find.
+bool Scheduler::AwaitsPrefix(const Sequence& s, uint32_t cached) const {
+  if (cached == MostCachedBlocks(s)) return false;
+  return std::any_of(running_.begin(), running_.end(), [&](SequenceHandle h) {
+    const Sequence& r = sequences_[h];
+    return r.published <= cached && cached < r.names.size() && r.names[cached] == s.names[cached];
+  });
+}
+
+// The last known token is always computed again, for its logits, and its block may not be shared.
+uint32_t Scheduler::MostCachedBlocks(const Sequence& s) const {
   if (s.lookup == CacheLookup::kNo) return 0;
-  const uint32_t most =
-      std::min(static_cast<uint32_t>(s.names.size()), (s.known - 1) / config_.block_size);
+  return std::min(static_cast<uint32_t>(s.names.size()), (s.known - 1) / config_.block_size);
+}
+
+// Leading full blocks found in the cache.
+uint32_t Scheduler::CachedBlocks(const Sequence& s) const {
+  const uint32_t most = MostCachedBlocks(s);
   uint32_t cached = 0;
   while (cached < most && pool_.Find(s.names[cached]) != kNoBlock) ++cached;
   return cached;

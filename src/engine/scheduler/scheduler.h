@@ -16,9 +16,13 @@
 //      newcomer does not push out what runs; alone, a sequence needs only its own blocks. Admission
 //      never preempts: a better sequence that arrives late waits for blocks and for a place.
 //
+// Shared prompts. A waiting sequence whose next block a running one is computing just now is passed
+// over until that is published, and then finds it: n choices of one prompt, or many requests with
+// one system prompt, compute it once. It waits for a prefill that runs, so not for ever.
+//
 // Passing. A waiting sequence that lacks blocks may be passed by worse ones that fit, at most
 // max_bypasses times in all; then nobody behind it is admitted before it is. At most kScanWindow
-// that lack blocks are looked at in a step.
+// that lack blocks, and kScanShared that wait for a shared prompt, are looked at in a step.
 //
 // Preemption. A decode that finds no block takes those of the worst running sequence, which may
 // be itself; the victim waits at its rank and recomputes. The best running sequence is never a
@@ -71,6 +75,7 @@ struct SequenceFacts {
 class Scheduler {
  public:
   static constexpr uint32_t kScanWindow = 16;
+  static constexpr uint32_t kScanShared = 64;
 
   explicit Scheduler(const SchedulerConfig& config);
 
@@ -134,7 +139,9 @@ class Scheduler {
   void ScheduleDecodes(Plan* plan);
   void SchedulePrefills(Plan* plan);
   void AdmitWaiting(Plan* plan);
-  bool TryAdmit(SequenceHandle h, Plan* plan);
+  void Admit(SequenceHandle h, uint32_t cached, Plan* plan);
+  [[nodiscard]] bool AwaitsPrefix(const Sequence& s, uint32_t cached) const;
+  [[nodiscard]] uint32_t MostCachedBlocks(const Sequence& s) const;
   [[nodiscard]] uint32_t CachedBlocks(const Sequence& s) const;
   [[nodiscard]] bool Fits(const Sequence& s, uint32_t cached) const;
   bool EnsureBlock(SequenceHandle h, Plan* plan);

@@ -191,6 +191,45 @@ TEST(Scheduler, AFullHitRecomputesTheLastBlock) {
   EXPECT_EQ(f.scheduler.pool().free_blocks(), 10U);
 }
 
+TEST(Scheduler, ChoicesOfOnePromptComputeItOnce) {
+  Fixture f(Config(100));
+  const std::vector<BlockHash> names = {{1, 1}, {2, 2}, {3, 3}, {4, 4}, {5, 5}};
+  SequenceFacts facts;
+  facts.tokens = 22;
+  facts.limit = 30;
+  facts.names = names;
+  std::vector<SequenceHandle> handles;
+  for (facts.tag = 1; facts.tag <= 3; ++facts.tag) handles.push_back(f.scheduler.Add(facts));
+  f.Add(4, 5, 30);  // another prompt does not wait
+  f.Step();
+  EXPECT_EQ(f.Admitted(), (Tags{1, 4}));
+  f.Step();
+  EXPECT_EQ(f.Admitted(), (Tags{2, 3}));
+  EXPECT_EQ(f.plan.admitted[0].cached_tokens, 20U);
+  EXPECT_EQ(f.plan.admitted[1].cached_tokens, 20U);
+  EXPECT_EQ(f.Entry(3)->tokens, 2U);
+}
+
+TEST(Scheduler, WhoeverWaitsForAPromptThatEndsEarlyComputesItItself) {
+  Fixture f(Config(100));
+  const std::vector<BlockHash> names(30, BlockHash{1, 1});
+  SequenceFacts facts;
+  facts.tokens = 122;
+  facts.limit = 130;
+  facts.names = names;
+  facts.tag = 1;
+  const SequenceHandle first = f.scheduler.Add(facts);
+  facts.tag = 2;
+  f.scheduler.Add(facts);
+  f.scheduler.Schedule(&f.plan);
+  EXPECT_EQ(f.Admitted(), Tags{1});
+  const std::vector<EntryResult> results = {EntryResult::kGoesOn};
+  f.scheduler.Abort(first);
+  f.scheduler.Commit(f.plan, results);
+  f.Step();
+  EXPECT_EQ(f.Admitted(), Tags{2});
+}
+
 TEST(Scheduler, AbortFreesBlocksAtOnceUnlessAPlanInFlightUsesThem) {
   SchedulerConfig config = Config(10);
   config.max_plans_in_flight = 2;
