@@ -10,6 +10,7 @@
 // KV block of one layer and one KV head (head_bytes): keys as [block_tokens/16][d][16] (sixteen
 // positions side by side, so scores have positions in lanes), then values as [block_tokens][d],
 // both in the cache's type. block_tokens is 16, 32, 64 or 128.
+// A query head row whose scores or values are not finite, or whose sums reach 2^72, becomes NaN.
 // Threads split (sequence, KV head) jobs or query rows; scratch is one per thread. No allocation.
 
 #include <cstddef>

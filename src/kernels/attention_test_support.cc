@@ -153,25 +153,33 @@ std::vector<float> Query::Run(Isa isa, const PagedHead& head, uint32_t window,
 
 std::vector<double> Query::Double(const PagedHead& head, uint32_t window) const {
   std::vector<double> out(q_.size());
+  std::vector<float> keys;  // [context][d], as stored
+  std::vector<float> values;
+  for (uint32_t j = 0; j < head.context(); ++j) {
+    for (uint32_t i = 0; i < d_; ++i) {
+      keys.push_back(head.StoredKey(j, i));
+      values.push_back(head.StoredValue(j, i));
+    }
+  }
   for (uint32_t row = 0; row < tokens_ * heads_; ++row) {
     const uint32_t end = first_ + row / heads_ + 1;
     const uint32_t begin = window == 0 || window >= end ? 0 : end - window;
+    const float* q = q_.data() + static_cast<size_t>(row) * d_;
     std::vector<double> score(end - begin);
     for (uint32_t j = begin; j < end; ++j) {
       double s = 0;
-      for (uint32_t i = 0; i < d_; ++i) {
-        s += static_cast<double>(q_[static_cast<size_t>(row) * d_ + i]) * head.StoredKey(j, i);
-      }
+      for (uint32_t i = 0; i < d_; ++i) s += static_cast<double>(q[i]) * keys[j * d_ + i];
       score[j - begin] = s * scale_;
     }
     const double highest = *std::max_element(score.begin(), score.end());
     double total = 0;
-    for (double& s : score) total += s = std::exp(s - highest);
-    for (uint32_t i = 0; i < d_; ++i) {
-      double sum = 0;
-      for (uint32_t j = begin; j < end; ++j) sum += score[j - begin] * head.StoredValue(j, i);
-      out[static_cast<size_t>(row) * d_ + i] = sum / total;
+    double* sum = out.data() + static_cast<size_t>(row) * d_;
+    for (uint32_t j = begin; j < end; ++j) {
+      const double mass = std::exp(score[j - begin] - highest);
+      total += mass;
+      for (uint32_t i = 0; i < d_; ++i) sum[i] += mass * values[j * d_ + i];
     }
+    for (uint32_t i = 0; i < d_; ++i) sum[i] /= total;
   }
   return out;
 }

@@ -22,6 +22,12 @@ if(CLEAVE_BUILD_TESTS)
   target_compile_definitions(exp2_sweep_test PRIVATE CLEAVE_EXP2_STRIDE=257)
   target_compile_definitions(exp2_sweep_full_test PRIVATE CLEAVE_EXP2_STRIDE=5)
 endif()
+# Sanitizers add weak symbols of their own.
+if(CLEAVE_BUILD_TESTS AND NOT CLEAVE_SANITIZE)
+  add_test(NAME isa_symbols COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/isa_symbols_check.sh
+                                    $<TARGET_FILE:cleave_kernels>)
+  set_tests_properties(isa_symbols PROPERTIES LABELS quick)
+endif()
 
 cleave_bench(NAME attention SOURCES attention_bench.cc attention_test_support.cc
              DEPS cleave_kernels)
