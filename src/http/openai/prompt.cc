@@ -59,10 +59,10 @@ Parsed<std::vector<jinja::RenderedPiece>> Render(const ChatPrompt& chat, const T
         "use /v1/completions",
         "messages");
   }
-  Json context = *chat.context;
-  context["bos_token"] = model.tokenizer->bos_text();
-  context["eos_token"] = model.tokenizer->eos_text();
-  auto rendered = chat_template->RenderPieces(context);
+  // The model's own: unlike the caller's strings they become the tokens they name.
+  const Json constants = {{"bos_token", model.tokenizer->bos_text()},
+                          {"eos_token", model.tokenizer->eos_text()}};
+  auto rendered = chat_template->RenderPieces(*chat.context, constants);
   if (!rendered.ok()) {
     return BadRequest("the chat template refused the request: " + rendered.status().message(),
                       "messages");
