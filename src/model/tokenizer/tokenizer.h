@@ -28,6 +28,7 @@ namespace cleave {
 
 enum class SpecialTokens { kParse, kAsText };
 enum class SkipSpecial { kNo, kYes };
+struct DecodeState;
 
 struct EncodeOptions {
   bool add_special_tokens = true;  // BOS/EOS (or the post-processor's template) as the model asks
@@ -73,10 +74,28 @@ class Tokenizer {
   [[nodiscard]] virtual std::string eos_text() const = 0;
   // Most bytes any token stands for: bounds tokenizer work before it is done.
   [[nodiscard]] virtual size_t max_token_bytes() const = 0;
+
+ private:
+  friend class StreamingDetokenizer;
+  // One step of Decode, and its end.
+  virtual void DecodeNext(int32_t id, SkipSpecial skip, DecodeState* state,
+                          std::string* out) const = 0;
+  virtual void DecodeEnd(DecodeState* state, std::string* out) const = 0;
 };
 
-// Turns a growing token sequence into text without ever emitting half a character. One per choice;
-// owned by its stream; one thread.
+// What decoding carries from token to token of one stream.
+struct DecodeState {
+  std::string pending;   // bytes of an unfinished character, at most 3
+  std::string byte_run;  // a run of byte tokens that is not over: its end decides what it is
+  bool run_at_start = false;
+  size_t stripped = 0;  // characters dropped at the start of the text
+  size_t tokens = 0;    // tokens that were shown
+};
+
+// Turns a growing token sequence into text without ever emitting half a character: all pushes and
+// the Flush together give what Decode gives for the whole sequence. One per choice; owned by its
+// stream; one thread. Where the reference decoder judges a run of byte tokens as a whole
+// (tokenizer.json with ByteFallback), the run is held back until it ends.
 class StreamingDetokenizer {
  public:
   StreamingDetokenizer(const Tokenizer* tokenizer, SkipSpecial skip);
@@ -88,8 +107,7 @@ class StreamingDetokenizer {
  private:
   const Tokenizer* tokenizer_;
   SkipSpecial skip_;
-  bool at_start_ = true;
-  std::string pending_;  // bytes of an unfinished character, at most 3
+  DecodeState state_;
 };
 
 }  // namespace cleave

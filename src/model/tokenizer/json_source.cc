@@ -1,0 +1,230 @@
+// A tokenizer from tokenizer.json and tokenizer_config.json.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+#include <utility>
+
+#include "model/tokenizer/bpe.h"
+#include "model/tokenizer/byte_level.h"
+#include "model/tokenizer/components.h"
+#include "model/tokenizer/json_fields.h"
+#include "model/tokenizer/json_reader.h"
+#include "model/tokenizer/pipeline.h"
+#include "model/tokenizer/sources.h"
+
+namespace cleave::tok {
+namespace {
+
+using nlohmann::json;
+
+Status CheckModelType(const JsonTokenizer& file, const JsonFields& model) {
+  std::string type = file.vocab_is_list ? "Unigram" : "BPE";
+  if (!model.At("type").is_null()) {
+    ASSIGN_OR_RETURN(type, model.String("type"));
+  }
+  if (type != "BPE" || file.vocab_is_list) {
+    return Unsupported(
+        fmt::format("tokenizer.json: model type \"{:.100}\" is not supported (known: BPE)", type));
+  }
+  for (const char* field : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    const json& value = model.At(field);
+    if (value.is_null() || value == "") continue;
+    return Unsupported(fmt::format("tokenizer.json: {} of the model is not supported", field));
+  }
+  const json& dropout = model.At("dropout");
+  if (!dropout.is_null() && dropout != 0) {
+    return Unsupported("tokenizer.json: dropout of the model is not supported");
+  }
+  if (file.vocab->token_count() == 0) return DataLoss("tokenizer.json: the vocabulary is empty");
+  return OkStatus();
+}
+
+Result<BpeOptions> ReadModelOptions(const JsonFields& model, const Vocab& vocab) {
+  BpeOptions options;
+  ASSIGN_OR_RETURN(options.ignore_merges, model.Bool("ignore_merges", false));
+  ASSIGN_OR_RETURN(options.byte_fallback, model.Bool("byte_fallback", false));
+  ASSIGN_OR_RETURN(options.fuse_unk, model.Bool("fuse_unk", false));
+  if (!model.At("unk_token").is_null()) {
+    ASSIGN_OR_RETURN(const std::string unk, model.String("unk_token"));
+    options.unk_id = vocab.Find(unk);
+    if (options.unk_id == kNoToken) {
+      return DataLoss(
+          fmt::format("tokenizer.json: unk_token \"{:.100}\" is not in the vocabulary", unk));
+    }
+  }
+  return options;
+}
+
+Result<AddedToken> ReadAddedToken(const json& entry) {
+  const JsonFields fields(entry, "an added token");
+  AddedToken token;
+  ASSIGN_OR_RETURN(token.text, fields.String("content"));
+  RETURN_IF_ERROR(fields.Count("id").status());
+  ASSIGN_OR_RETURN(token.special, fields.Bool("special", false));
+  ASSIGN_OR_RETURN(token.normalized, fields.Bool("normalized", !token.special));
+  ASSIGN_OR_RETURN(token.lstrip, fields.Bool("lstrip", false));
+  ASSIGN_OR_RETURN(token.rstrip, fields.Bool("rstrip", false));
+  ASSIGN_OR_RETURN(token.single_word, fields.Bool("single_word", false));
+  return token;
+}
+
+// The reference library numbers added tokens itself: as the model's vocabulary does, else onwards
+// from the number of its tokens, whatever the file says. A token given again replaces the first.
+Result<std::vector<AddedToken>> ReadAddedTokens(const json& rest, Vocab* vocab,
+                                                TokenFlags* added_only) {
+  std::vector<AddedToken> tokens;
+  const json& list = JsonFields(rest, "tokenizer.json").At("added_tokens");
+  if (list.is_null()) return tokens;
+  if (!list.is_array()) return DataLoss("tokenizer.json: added_tokens is not a list");
+  tokens.reserve(list.size());
+  std::unordered_map<int32_t, size_t> index_of_id;
+  auto next_id = static_cast<int64_t>(vocab->token_count());
+  for (const json& entry : list) {
+    ASSIGN_OR_RETURN(AddedToken token, ReadAddedToken(entry));
+    if (token.text.empty()) continue;
+    token.id = vocab->Find(token.text);
+    if (token.id == kNoToken) {
+      const Status added = vocab->Add(next_id, token.text);
+      if (!added.ok()) return added.Annotate("tokenizer.json: added_tokens");
+      token.id = static_cast<int32_t>(next_id++);
+      added_only->resize(static_cast<size_t>(vocab->size()), false);
+      (*added_only)[token.id] = true;
+    }
+    const auto [it, is_new] = index_of_id.emplace(token.id, tokens.size());
+    if (is_new) {
+      tokens.push_back(std::move(token));
+    } else {
+      token.special = token.special || tokens[it->second].special;
+      tokens[it->second] = std::move(token);
+    }
+  }
+  return tokens;
+}
+
+// Splits the added tokens into those matched in raw and those matched in normalized text.
+Status PlaceAddedTokens(std::vector<AddedToken> tokens, PipelineParts* parts) {
+  RegexScratch scratch;
+  std::vector<AddedToken> raw;
+  std::vector<AddedToken> normalized;
+  parts->control.assign(static_cast<size_t>(parts->vocab->size()), false);
+  for (AddedToken& token : tokens) {
+    if (token.special) parts->control[token.id] = true;
+    if (!token.normalized) {
+      raw.push_back(std::move(token));
+      continue;
+    }
+    std::string text = parts->normalizer.Apply(token.text, &scratch);
+    if (text != token.text) parts->shown_texts.emplace_back(token.id, text);
+    token.text = std::move(text);
+    if (!token.text.empty()) normalized.push_back(std::move(token));
+  }
+  std::sort(parts->shown_texts.begin(), parts->shown_texts.end());
+  if (!raw.empty()) {
+    ASSIGN_OR_RETURN(parts->raw_tokens, AddedTokens::Create(std::move(raw), Disallowed::kConsume));
+  }
+  if (!normalized.empty()) {
+    ASSIGN_OR_RETURN(parts->normalized_tokens,
+                     AddedTokens::Create(std::move(normalized), Disallowed::kConsume));
+  }
+  return OkStatus();
+}
+
+// Words may stay bytes up to the model when every byte has a token.
+bool SpellsAllBytes(const Vocab& vocab) {
+  for (unsigned b = 0; b < 256; ++b) {
+    std::string spelled;
+    AppendByteChars(std::string(1, static_cast<char>(b)), &spelled);
+    if (vocab.Find(spelled) == kNoToken) return false;
+  }
+  return true;
+}
+
+Status CheckIds(const std::vector<int32_t>& ids, const Vocab& vocab) {
+  for (const int32_t id : ids) {
+    if (vocab.Has(id)) continue;
+    return DataLoss(
+        fmt::format("tokenizer.json: the post-processor names id {}, which is not in "
+                    "the vocabulary",
+                    id));
+  }
+  return OkStatus();
+}
+
+// A text, or an object with the text as "content"; empty when there is none.
+Result<std::string> SpecialText(const JsonFields& config, const char* field) {
+  const json& value = config.At(field);
+  if (value.is_null()) return std::string();
+  if (value.is_object()) return JsonFields(value, field).String("content");
+  return config.String(field);
+}
+
+// tokenizer_config.json: names of BOS and EOS, and whether they are added where that is said.
+Status ApplyConfig(const std::string& text, PipelineParts* parts) {
+  if (text.empty()) return OkStatus();
+  ASSIGN_OR_RETURN(const json document, ReadSmallJson(text, "tokenizer_config.json"));
+  const JsonFields config(document, "tokenizer_config.json");
+  ASSIGN_OR_RETURN(parts->bos_text, SpecialText(config, "bos_token"));
+  ASSIGN_OR_RETURN(parts->eos_text, SpecialText(config, "eos_token"));
+  const auto id_of = [parts](const std::string& special) -> std::optional<int32_t> {
+    const int32_t id = parts->vocab->Find(special);
+    return id == kNoToken ? std::nullopt : std::optional<int32_t>(id);
+  };
+  parts->bos_id = id_of(parts->bos_text);
+  parts->eos_id = id_of(parts->eos_text);
+  const auto apply = [&config](const char* field, std::optional<int32_t> id, auto at_end,
+                               std::vector<int32_t>* ids) -> Status {
+    if (config.At(field).is_null() || !id) return OkStatus();
+    ASSIGN_OR_RETURN(const bool wanted, config.Bool(field, false));
+    const auto it = std::find(ids->begin(), ids->end(), *id);
+    if (wanted && it == ids->end()) ids->insert(at_end(*ids), *id);
+    if (!wanted && it != ids->end()) ids->erase(it);
+    return OkStatus();
+  };
+  RETURN_IF_ERROR(apply(
+      "add_bos_token", parts->bos_id, [](auto& ids) { return ids.begin(); }, &parts->prefix));
+  return apply(
+      "add_eos_token", parts->eos_id, [](auto& ids) { return ids.end(); }, &parts->suffix);
+}
+
+Status ReadComponents(const json& rest, PipelineParts* parts) {
+  const JsonFields fields(rest, "tokenizer.json");
+  RETURN_IF_ERROR(ReadNormalizer(fields.At("normalizer"), &parts->normalizer));
+  RETURN_IF_ERROR(ReadPreTokenizer(fields.At("pre_tokenizer"), &parts->pre_tokenizer));
+  RETURN_IF_ERROR(ReadDecoder(fields.At("decoder"), &parts->decoder));
+  return ReadPostProcessor(fields.At("post_processor"), &parts->prefix, &parts->suffix);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tokenizer>> TokenizerFromJson(const TokenizerSource& source) {
+  if (source.tokenizer_json.empty()) {
+    return NotFound(
+        "the model has no tokenizer.json; convert its tokenizer with "
+        "AutoTokenizer.from_pretrained(…).save_pretrained(…)");
+  }
+  ASSIGN_OR_RETURN(JsonTokenizer file, ReadTokenizerJson(source.tokenizer_json));
+  const json& rest = *file.rest;
+  const JsonFields model(JsonFields(rest, "tokenizer.json").At("model"), "the model");
+  RETURN_IF_ERROR(CheckModelType(file, model));
+  PipelineParts parts;
+  RETURN_IF_ERROR(ReadComponents(rest, &parts));
+  ASSIGN_OR_RETURN(BpeOptions options, ReadModelOptions(model, *file.vocab));
+  if (SpellsAllBytes(*file.vocab) && parts.pre_tokenizer.DropLastByteChars()) {
+    options.alphabet = BpeOptions::Alphabet::kBytes;
+  }
+  TokenFlags added_only;
+  ASSIGN_OR_RETURN(std::vector<AddedToken> added,
+                   ReadAddedTokens(rest, file.vocab.get(), &added_only));
+  parts.vocab = std::move(file.vocab);
+  RETURN_IF_ERROR(PlaceAddedTokens(std::move(added), &parts));
+  ASSIGN_OR_RETURN(parts.model, BpeModel::Create(parts.vocab.get(), file.MergePairs(), options,
+                                                 {parts.control, std::move(added_only)}));
+  RETURN_IF_ERROR(ApplyConfig(source.tokenizer_config_json, &parts));
+  RETURN_IF_ERROR(CheckIds(parts.prefix, *parts.vocab));
+  RETURN_IF_ERROR(CheckIds(parts.suffix, *parts.vocab));
+  return std::unique_ptr<Tokenizer>(std::make_unique<PipelineTokenizer>(std::move(parts)));
+}
+
+}  // namespace cleave::tok
