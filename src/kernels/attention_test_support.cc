@@ -1,6 +1,7 @@
 #include "kernels/attention_test_support.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -36,7 +37,8 @@ std::vector<std::byte> Bytes(const std::vector<float>& x) {
 
 bool SameOrBothNan(const std::vector<float>& a, const std::vector<float>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](float x, float y) {
-    return (std::isnan(x) && std::isnan(y)) || std::memcmp(&x, &y, sizeof x) == 0;
+    return (std::isnan(x) && std::isnan(y)) ||
+           std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y);
   });
 }
 
