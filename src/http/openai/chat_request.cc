@@ -191,6 +191,7 @@ void ReadChatMaxTokens(Fields& fields, Generation* out) {
   const auto new_name = fields.Int("max_completion_tokens", 1, kInt32Max);
   out->max_tokens = new_name ? new_name : old_name;
   if (new_name) out->max_tokens_field = "max_completion_tokens";
+  out->sampling.max_tokens = std::numeric_limits<uint32_t>::max();  // none given: all the room
   if (out->max_tokens && out->sampling.min_tokens > *out->max_tokens) {
     fields.Fail("min_tokens", fmt::format("must be at most {} ({}), got {}", out->max_tokens_field,
                                           *out->max_tokens, out->sampling.min_tokens));
