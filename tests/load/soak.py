@@ -38,7 +38,7 @@ DEFAULT_FLAGS = [
     "--max-num-batched-tokens",
     "64",
     "--max-num-queued-reqs",
-    "300",
+    "48",
 ]
 
 

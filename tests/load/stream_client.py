@@ -112,13 +112,14 @@ class Judge:
 
 async def follow(reader, tokens, leave_after):
     """Reads the answer; hangs up after `leave_after` events if that comes first."""
+    loop = asyncio.get_running_loop()
+    start = loop.time()
     status, fields = await read_head(reader)
     if status != 200:
         body = await reader.readexactly(int(fields.get("content-length", 0)))
         message = json.loads(body)["error"]["message"]
         return Outcome("refused", message, status, retry_after=fields.get("retry-after", ""))
-    judge, events, loop = Judge(tokens), 0, asyncio.get_running_loop()
-    start, first = loop.time(), 0.0
+    judge, events, first = Judge(tokens), 0, 0.0
     async for data in read_events(reader):
         first = first or loop.time() - start
         judge.take(data)
