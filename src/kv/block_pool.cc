@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <ranges>
 
 namespace cleave {
 
@@ -44,7 +43,7 @@ void BlockPool::Publish(BlockId block, const BlockHash& name) {
 }
 
 void BlockPool::Release(std::span<const BlockId> table) {
-  for (const BlockId block : std::views::reverse(table)) ReleaseOne(block);
+  for (auto block = table.rbegin(); block != table.rend(); ++block) ReleaseOne(*block);
 }
 
 void BlockPool::ReleaseOne(BlockId block) {
