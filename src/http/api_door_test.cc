@@ -117,8 +117,12 @@ TEST_F(ApiTest, RoutesByPathAndMethod) {
     client.Send(std::string(c.request) + " HTTP/1.1\r\nHost: t\r\nContent-Length: 0\r\n\r\n");
     const RawResponse r = client.Read();
     EXPECT_EQ(r.status, c.status) << c.request;
-    if (*c.allow != '\0') EXPECT_EQ(r.headers.at("allow"), c.allow) << c.request;
-    if (r.status >= 400) EXPECT_EQ(Json::parse(r.body)["error"]["code"], c.status);
+    if (*c.allow != '\0') {
+      EXPECT_EQ(r.headers.at("allow"), c.allow) << c.request;
+    }
+    if (r.status >= 400) {
+      EXPECT_EQ(Json::parse(r.body)["error"]["code"], c.status);
+    }
     EXPECT_TRUE(r.headers.count("x-request-id")) << c.request;
   }
 }

@@ -104,24 +104,28 @@ TEST(PrepareFuzzTest, EveryBodyIsARequestOrTheClientsFault) {
     ASSERT_GE(out.error->status, 400) << body;
     ASSERT_LT(out.error->status, 500) << body << " " << out.error->message;
     ASSERT_FALSE(out.error->message.empty()) << body;
-    ASSERT_NO_THROW((void)Json::parse(openai::ErrorBody(*out.error))) << body;
+    ASSERT_TRUE(Json::accept(openai::ErrorBody(*out.error))) << body;
   }
   EXPECT_GT(fine, 300U);
 }
 
 TEST_F(ApiTest, LivesThroughRandomBytes) {
+  // A length beyond what is sent ends by its deadline.
+  options_.limits.header_timeout = options_.limits.body_timeout = http::Milliseconds(100);
   Script({256});
   Serve();
   RngStream rng(13);
+  int answered = 0;
   for (int round = 0; round < 150; ++round) {
     std::string bytes = PostText(kChat, Mutate(kSeeds[0], &rng));
     if (round % 2 == 0) bytes = Mutate(bytes, &rng);
     RawClient client(api_->port());
     client.Send(bytes);
-    client.ShutdownSend();
     const RawResponse r = client.Read();
-    EXPECT_NE(r.status / 100, 5) << bytes << r.body;
+    EXPECT_TRUE(r.status / 100 != 5 || r.status == 501) << bytes << r.body;
+    if (r.status != 0) ++answered;
   }
+  EXPECT_GT(answered, 140);
   EXPECT_EQ(Get("/health").status, 200);
   EXPECT_TRUE(api_->WaitIdle(SteadyClock::now() + std::chrono::seconds(10)));
 }

@@ -52,6 +52,7 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
   void SendError(int status, std::string_view message) override;
   void Close() override;
   [[nodiscard]] bool idle() const override { return phase_ == Phase::kIdle; }
+  [[nodiscard]] bool leaving() const override { return phase_ == Phase::kAnswer && answer_done_; }
   Core& core() { return *core_; }
 
   // For Exchange.
@@ -471,6 +472,7 @@ void Session::OnWritten(ErrorCode ec, size_t bytes) {
 
 void Session::AfterAnswer() {
   ReleaseBody();
+  if (core_->stopping) return Close();
   if (close_ || core_->draining) return Linger();
   ReadNext();
 }

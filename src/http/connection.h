@@ -29,7 +29,8 @@ class Connection {
   // Answers without having read a request, and closes.
   virtual void SendError(int status, std::string_view message) = 0;
   virtual void Close() = 0;
-  [[nodiscard]] virtual bool idle() const = 0;  // between requests
+  [[nodiscard]] virtual bool idle() const = 0;     // between requests
+  [[nodiscard]] virtual bool leaving() const = 0;  // a complete answer is not all written yet
 };
 
 // Lives as long as any connection.
@@ -43,6 +44,7 @@ struct Core {
   std::unordered_set<std::shared_ptr<boost::asio::steady_timer>> timers;
   size_t all_bodies_bytes = 0;
   bool draining = false;
+  bool stopping = false;  // connections end as soon as their answer is written
   std::atomic<bool> stopped{false};
   std::atomic<size_t> connection_count{0};
   std::atomic<uint64_t> refused{0};

@@ -34,7 +34,7 @@ class AsioServer final : public Server {
     core_->options = std::move(options);
     core_->on_request = std::move(on_request);
     core_->on_closed = [this] {
-      if (stopping_) {
+      if (core_->stopping) {
         if (core_->connections.empty()) FinishStop();
       } else if (!accepting_) {
         Accept();
@@ -58,7 +58,7 @@ class AsioServer final : public Server {
  private:
   void Accept();
   void OnAccept(ErrorCode ec, Tcp::socket socket);
-  void CloseIdle();
+  [[nodiscard]] std::vector<Connection*> Connections() const;  // a copy: closing changes it
   void FinishStop();
   void Run();
 
@@ -67,7 +67,6 @@ class AsioServer final : public Server {
   asio::steady_timer retry_;
   asio::steady_timer grace_;
   bool accepting_ = false;
-  bool stopping_ = false;
   uint16_t port_ = 0;
   std::optional<asio::executor_work_guard<asio::io_context::executor_type>> work_;
   std::thread thread_;
@@ -167,21 +166,20 @@ void AsioServer::PostAfter(Milliseconds delay, std::function<void()> work) {
 void AsioServer::StartDrain() {
   Post([this] {
     core_->draining = true;
-    CloseIdle();
+    for (Connection* connection : Connections()) {
+      if (connection->idle()) connection->Close();
+    }
   });
 }
 
-void AsioServer::CloseIdle() {
-  const std::vector<Connection*> all(core_->connections.begin(), core_->connections.end());
-  for (Connection* connection : all) {
-    if (connection->idle()) connection->Close();
-  }
+std::vector<Connection*> AsioServer::Connections() const {
+  return {core_->connections.begin(), core_->connections.end()};
 }
 
 void AsioServer::Stop(Milliseconds grace) {
   if (!thread_.joinable()) return;
   asio::post(core_->io, [this, grace] {
-    stopping_ = true;
+    core_->stopping = true;
     core_->draining = true;
     ErrorCode ignored;
     acceptor_.close(ignored);
@@ -190,7 +188,9 @@ void AsioServer::Stop(Milliseconds grace) {
     grace_.async_wait([this](ErrorCode ec) {
       if (!ec) FinishStop();
     });
-    CloseIdle();
+    for (Connection* connection : Connections()) {
+      if (!connection->leaving()) connection->Close();
+    }
     if (core_->connections.empty()) FinishStop();
   });
   thread_.join();
@@ -203,8 +203,7 @@ void AsioServer::FinishStop() {
   core_->stopped.store(true, std::memory_order_release);
   core_->on_closed = nullptr;
   grace_.cancel();
-  const std::vector<Connection*> all(core_->connections.begin(), core_->connections.end());
-  for (Connection* connection : all) connection->Close();
+  for (Connection* connection : Connections()) connection->Close();
   for (const auto& timer : core_->timers) timer->cancel();
   work_.reset();
 }

@@ -110,8 +110,8 @@ class Server {
   virtual void PostAfter(Milliseconds delay, std::function<void()> work) = 0;
   // Answers from now on close their connection; idle connections close now. Still listens.
   virtual void StartDrain() = 0;
-  // Accepts nothing more, gives answers that are complete `grace` to leave, cuts the rest and joins
-  // the thread. Idempotent; not from the server's thread.
+  // Accepts nothing more, cuts what is unfinished, gives complete answers `grace` to leave and
+  // joins the thread. Idempotent; not from the server's thread.
   virtual void Stop(Milliseconds grace) = 0;
   [[nodiscard]] virtual Counts counts() const = 0;
 };

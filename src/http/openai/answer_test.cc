@@ -63,8 +63,9 @@ TEST_F(AnswerTest, ChatHasOpenAisShape) {
   answer->Finish(&out_);
   EXPECT_EQ(
       out_,
-      R"({"id":"x-1","object":"chat.completion","created":100,"model":"tiny","choices":[{"index":0,)"
-      R"("message":{"role":"assistant","content":"hel\"lo!","refusal":null,"annotations":null,)"
+      R"({"id":"x-1","object":"chat.completion","created":100,"model":"tiny","choices":[{)"
+      R"("index":0,"message":{"role":"assistant","content":"hel\"lo!","refusal":null,)"
+      R"("annotations":null,)"
       R"("audio":null,"function_call":null,"tool_calls":[],"reasoning":null},"logprobs":null,)"
       R"("finish_reason":"length","stop_reason":null,"token_ids":null}],"service_tier":null,)"
       R"("system_fingerprint":null,"usage":{"prompt_tokens":3,"total_tokens":5,)"
