@@ -52,7 +52,7 @@ Result<HfWeights> OpenShards(const std::string& folder, const Json& weight_map) 
   }
   HfWeights weights;
   for (const auto& [shard, names] : names_by_shard) {
-    const std::string path = folder + "/" + shard;
+    const std::string path = fmt::format("{}/{}", folder, shard);
     if (!Exists(path)) {
       return NotFound(fmt::format("{}: no such file, but {} needs it; fetch the model again", path,
                                   kIndexFile));

@@ -122,7 +122,7 @@ std::optional<HubName> ParseHubName(const std::string& text) {
 
 std::string HubCacheFolder() {
   for (const char* variable : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}) {
-    const std::string folder = Environment(variable);
+    std::string folder = Environment(variable);
     if (!folder.empty()) return folder;
   }
   const std::string home = Environment("HF_HOME");

@@ -150,7 +150,7 @@ class TempFolder {
   [[nodiscard]] const std::string& path() const { return path_; }
   // Makes the folders on the way; gives the full path.
   [[nodiscard]] std::string Write(const std::string& name, const std::string& bytes) const {
-    const std::string full = path_ + "/" + name;
+    std::string full = path_ + "/" + name;
     std::filesystem::create_directories(std::filesystem::path(full).parent_path());
     std::ofstream(full, std::ios::binary) << bytes;
     return full;
