@@ -42,6 +42,8 @@ struct ServedModel {
   const Tokenizer* tokenizer = nullptr;
   const jinja::Template* chat_template = nullptr;  // null: chat is refused with a reason
   GenerationDefaults defaults;
+  // Rows of the model's embedding: no id at or above is let through. 0: the tokenizer's count.
+  int32_t vocab_size = 0;
 };
 
 class Api {

@@ -29,7 +29,7 @@ TEST_F(ApiTest, IsAliveButNotReadyWithoutAModel) {
   EXPECT_EQ(r.headers.at("retry-after"), "1");
   EXPECT_EQ(Get("/metrics").status, 200);
   EXPECT_THAT(Get("/v1/models").body, HasSubstr(R"("max_model_len":null)"));
-  api_->SetModel({&engine_, &tokenizer_, template_.get(), defaults_});
+  api_->SetModel({&engine_, &tokenizer_, template_.get(), defaults_, vocab_size_});
   EXPECT_EQ(Get("/ready").status, 200);
   EXPECT_EQ(Get("/ready").body, R"({"status":"ready"})");
   EXPECT_EQ(Get("/health").status, 200);
@@ -202,6 +202,16 @@ TEST_F(ApiTest, BodiesThatAreWrongAreTheClientsFault) {
   const RawResponse r = client.Read();
   EXPECT_EQ(r.status, 400);
   EXPECT_THAT(r.body, HasSubstr("application/json"));
+}
+
+TEST_F(ApiTest, IdsTheModelHasNoRowForAreRefused) {
+  vocab_size_ = 300;
+  Script({256});
+  Serve();
+  EXPECT_EQ(Post(kCompletions, R"({"prompt":[299]})").status, 200);
+  const RawResponse r = Post(kCompletions, R"({"prompt":[300]})");
+  EXPECT_EQ(r.status, 400);
+  EXPECT_THAT(r.body, HasSubstr("prompt[0] must be a token id in [0, 300), got 300"));
 }
 
 TEST_F(ApiTest, ServerErrorsHaveTheSameShape) {

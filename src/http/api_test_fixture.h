@@ -48,7 +48,7 @@ class ApiTest : public ::testing::Test {
     facts.model_name = "tiny";
     facts.max_model_len = 256;
     metrics_.AttachModel(facts);
-    api_->SetModel({&engine_, &tokenizer_, template_.get(), defaults_});
+    api_->SetModel({&engine_, &tokenizer_, template_.get(), defaults_, vocab_size_});
   }
   // Every sequence is answered with these tokens, one a step.
   void Script(const std::vector<int32_t>& tokens, FinishReason finish = FinishReason::kLength) {
@@ -99,6 +99,7 @@ class ApiTest : public ::testing::Test {
   FakeTokenizer tokenizer_;
   std::unique_ptr<jinja::Template> template_;
   GenerationDefaults defaults_;
+  int32_t vocab_size_ = 0;
   FakeEngine engine_;
   std::unique_ptr<Api> api_;
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ctime>
 #include <utility>
 
@@ -63,6 +64,7 @@ void Api::Front::SetModel(const ServedModel& model) {
   openai::RequestRules& rules = text->rules;
   rules.model_names = options_.served_model_names;
   rules.vocab_size = model.tokenizer->vocab_size();
+  if (model.vocab_size > 0) rules.vocab_size = std::min(rules.vocab_size, model.vocab_size);
   const EngineConfig config = model.engine->config();
   rules.max_model_len = config.max_model_len;
   rules.max_logprobs = options_.max_logprobs;
@@ -133,7 +135,7 @@ std::unique_ptr<Reply> Api::Front::MakeReply(const http::Request& request, const
   context.writer = std::move(writer);
   context.metrics = metrics_;
   context.handler = route.pattern;
-  context.method = request.method;
+  context.method = request.method.substr(0, 16);  // the client's word, of any length
   context.request_id = ClientRequestId(request);
   if (context.request_id.empty()) context.request_id = NewRequestId();
   context.headers = OriginHeaders(request, options_.allowed_origins);

@@ -202,8 +202,9 @@ void ReadChatMaxTokens(Fields& fields, Generation* out) {
 
 ChatPrompt ReadChatPrompt(Fields& fields, const RequestRules& rules) {
   ChatPrompt prompt;
-  auto context = std::make_shared<Json>(Json::object());
-  (*context)["messages"] = ReadMessages(fields);
+  auto context = std::make_shared<Json>();
+  // Templates find tools and documents defined, as transformers gives them: null for none.
+  *context = {{"messages", ReadMessages(fields)}, {"tools", nullptr}, {"documents", nullptr}};
   ReadTools(fields, context.get());
   if (const Json* documents = fields.Array("documents", kMaxMessages)) {
     (*context)["documents"] = *documents;

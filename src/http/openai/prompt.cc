@@ -177,6 +177,12 @@ Parsed<std::vector<SequenceSpec>> MakeSequences(Prompt* prompt, uint32_t prompt_
                                                 const Generation& generation,
                                                 const TextModel& model, const RequestRules& rules) {
   Truncate(generation, rules, &prompt->ids);
+  // A vocabulary larger than the model's embedding, as mismatched files have.
+  for (const int32_t id : prompt->ids) {
+    if (id >= 0 && id < rules.vocab_size) continue;
+    return BadRequest(
+        fmt::format("the prompt holds token {}; the model has {}", id, rules.vocab_size), "prompt");
+  }
   if (auto error = CheckContext(prompt->ids.size(), generation, rules)) return *std::move(error);
   SequenceSpec spec;
   spec.prompt = prompt->ids;

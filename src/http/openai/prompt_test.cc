@@ -126,6 +126,12 @@ TEST_F(PromptTest, DefaultLengthIsWhatIsLeftOrTheModelsOwn) {
   EXPECT_EQ(Make(10).error().param, "min_tokens");
 }
 
+TEST_F(PromptTest, RefusesTokensTheModelHasNoRowFor) {
+  rules_.vocab_size = 5;
+  EXPECT_TRUE(Make(5).ok());
+  EXPECT_EQ(Make(6).error().message, "the prompt holds token 5; the model has 5");
+}
+
 TEST_F(PromptTest, TruncatesWhereAsked) {
   g_.truncate_prompt_tokens = 4;
   ASSERT_TRUE(Make(10).ok());

@@ -25,6 +25,8 @@ constexpr Word kWords[] = {{256, "hello"},
                            {kStart, "<|im_start|>"},
                            {kEnd, "<|im_end|>"}};
 
+using openai::Json;
+
 class FakeTemplate final : public jinja::Template {
  public:
   [[nodiscard]] Result<std::vector<jinja::RenderedPiece>> RenderPieces(
@@ -34,7 +36,8 @@ class FakeTemplate final : public jinja::Template {
     if (context.contains("with_bos")) {
       out.push_back({constants["bos_token"].get<std::string>(), true});
     }
-    if (context.contains("tools")) out.push_back({context["tools"].dump() + "\n", false});
+    if (!context.value("tools", Json()).is_null())
+      out.push_back({context["tools"].dump() + "\n", false});
     for (const auto& message : context["messages"]) {
       if (message["role"] == "bad") return InvalidArgument("line 1: no such role");
       out.push_back({"<|im_start|>", true});
