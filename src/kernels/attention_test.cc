@@ -58,6 +58,29 @@ TEST(Attention, EveryInstructionSetGivesTheBitsOfTheScalarTruth) {
   }
 }
 
+TEST(Attention, RandomShapesAgree) {
+  const ScopedFpMode mode;
+  std::mt19937 random(31);
+  const auto pick = [&](uint32_t low, uint32_t high) {
+    return low + static_cast<uint32_t>(random() % (high - low + 1));
+  };
+  const DType dtypes[] = {DType::kF32, DType::kF16, DType::kBF16};
+  for (int round = 0; round < 60; ++round) {
+    const uint32_t context = pick(1, round % 10 == 0 ? 3000 : 700);
+    const Shape s{dtypes[pick(0, 2)], 2 * pick(1, round % 4 == 0 ? 128 : 40), pick(1, 8), context,
+                  round % 2 == 0 ? 0 : pick(1, context)};
+    SCOPED_TRACE(testing::PrintToString(s));
+    PagedHead head({s.dtype, s.d, 16U << pick(0, 3)}, context, random());
+    const uint32_t tokens = std::min(context, pick(1, context > 1000 ? 2 : 9));
+    Query query(s.d, s.heads, tokens, context - tokens, random());
+    const auto truth = query.Run(Isa::kScalar, head, s.window, 1);
+    for (Isa isa : SupportedIsas()) {
+      ASSERT_EQ(Bytes(query.Run(isa, head, s.window, pick(1, tokens))), Bytes(truth))
+          << IsaName(isa);
+    }
+  }
+}
+
 // fp32 scores are off by |q|·|k|·(d + 2)·2^-24 at most, which moves a probability by as much
 // relatively; sums over positions and the bins add about 1e-6 of the largest |v|.
 TEST(Attention, NearTheDoubleSoftmax) {
@@ -69,8 +92,9 @@ TEST(Attention, NearTheDoubleSoftmax) {
     Query query(s.d, s.heads, tokens, s.context - tokens, 4);
     const auto got = query.Run(SupportedIsas().back(), head, s.window, tokens);
     const auto want = query.Double(head, s.window);
+    const double tolerance = 1e-5 * head.largest_value();
     for (size_t i = 0; i < want.size(); ++i) {
-      ASSERT_NEAR(got[i], want[i], 1e-5 * head.largest_value()) << "element " << i;
+      ASSERT_NEAR(got[i], want[i], tolerance) << "element " << i;
     }
   }
 }
