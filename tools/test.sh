@@ -32,10 +32,11 @@ configure_and_build() {
 }
 tests() { ctest --test-dir "build/$1" -j"$jobs" --output-on-failure --no-tests=error "${@:2}"; }
 
-# soak PRESET SECONDS: the quickest model and a pool of 48 blocks, for the most events a second.
+# soak PRESET SECONDS [FLAG]: the quickest model and a pool of 48 blocks, for the most events.
 soak() {
+  local model=build/$1/tiny/llama3
   /usr/bin/python3 tools/oracle/make_tiny_checkpoints.py "build/$1/tiny" llama3
-  python3 tests/load/soak.py "build/$1/cleave" "build/$1/tiny/llama3" --kv-bytes 600000 --seconds "$2"
+  python3 tests/load/soak.py "build/$1/cleave" "$model" --kv-bytes 600000 --seconds "$2" "${@:3}"
 }
 
 quick_tests() { step "quick tests" tests dev -L quick; }
@@ -44,6 +45,7 @@ sanitized() {
   local preset=$1 flags=$2
   step "build $preset ($flags)" configure_and_build "$preset" "-DCLEAVE_SANITIZE=$flags"
   step "quick tests under $flags" tests "$preset" -L quick
+  step "soak under $flags" soak "$preset" 15 --sanitized
 }
 
 mkdir -p build
