@@ -1,12 +1,10 @@
 #include <fmt/core.h>
 #include <signal.h>
-#include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "cli/log_setup.h"
@@ -71,13 +69,15 @@ int Drain(Service* service, const Signals& signals, double timeout_s) {
   service->StartDrain();
   const TimePoint deadline =
       SteadyClock::now() + std::chrono::milliseconds(static_cast<int64_t>(timeout_s * 1000));
-  while (SteadyClock::now() < deadline && !service->WaitIdle(SteadyClock::now())) {
+  bool idle = service->WaitIdle(SteadyClock::now() + kTick);
+  while (!idle && SteadyClock::now() < deadline) {
     if (signals.Wait()) {
       spdlog::warn("second signal: ending at once");
       std::_Exit(1);
     }
+    idle = service->WaitIdle(std::min(deadline, SteadyClock::now() + kTick));
   }
-  if (!service->WaitIdle(SteadyClock::now())) {
+  if (!idle) {
     spdlog::warn("what did not finish in {:.0f} s ends with an error", timeout_s);
     service->FailAll(Unavailable("the server is shutting down; send the request again"));
     service->WaitIdle(SteadyClock::now() + std::chrono::seconds(5));
