@@ -24,7 +24,8 @@ done
 
 as_root=()
 if [ "$(id -u)" != 0 ]; then
-  command -v sudo >/dev/null || { echo "setup: as root, run: apt-get install ${missing[*]}" >&2; exit 1; }
+  command -v sudo >/dev/null ||
+    { echo "setup: as root, run: apt-get install ${missing[*]}" >&2; exit 1; }
   as_root=(sudo)
 fi
 echo "setup: installing ${missing[*]}"

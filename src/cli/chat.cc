@@ -20,8 +20,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr char kChatFooter[] =
-    R"(In the chat: /clear forgets the conversation, /system TEXT sets the system prompt, /quit ends.
-Ctrl-C stops an answer. Without a terminal, each line of standard input is a question.)";
+    R"(In the chat: /clear forgets the conversation, /system TEXT sets the system prompt,
+/quit ends. Ctrl-C stops an answer. Without a terminal, each line of standard input is a question.)";
 
 std::atomic<bool> interrupted{false};
 
@@ -65,7 +65,7 @@ class Conversation {
     Add("user", question);
     std::string answer;
     AnswerTimes times;
-    const Status status = Stream(&answer, &times);
+    Status status = Stream(&answer, &times);
     fmt::print("\n");
     std::fflush(stdout);
     if (!status.ok()) {

@@ -32,8 +32,8 @@ struct OptionTable::App {
   // One row whose value arrives as text; the last one given wins.
   CLI::Option* Row(const std::string& section, const std::string& flag, const std::string& help,
                    const std::string& type, const std::string& shown,
-                   std::function<void(const std::string&)> set) {
-    CLI::Option* option = cli.add_option_function<std::string>(flag, std::move(set), help);
+                   const std::function<void(const std::string&)>& set) {
+    CLI::Option* option = cli.add_option_function<std::string>(flag, set, help);
     option->group(section)->type_name(type)->take_last();
     if (!shown.empty()) option->default_str(shown);
     return option;
@@ -42,7 +42,7 @@ struct OptionTable::App {
   CLI::App cli;
 };
 
-OptionTable::OptionTable(std::string verb, std::string description)
+OptionTable::OptionTable(std::string verb, const std::string& description)
     : verb_(std::move(verb)), app_(std::make_unique<App>(description)) {
   app_->cli.name("cleave " + verb_);
   app_->cli.get_formatter()->column_width(34);

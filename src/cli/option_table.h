@@ -27,7 +27,7 @@ class OptionTable {
  public:
   enum class Parsed { kRun, kHelpShown };
 
-  OptionTable(std::string verb, std::string description);
+  OptionTable(std::string verb, const std::string& description);
   ~OptionTable();
 
   void Positional(const std::string& name, const std::string& help, std::string* value);
