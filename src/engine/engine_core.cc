@@ -265,7 +265,7 @@ void EngineCore::BuildBatch() {
 
 Status EngineCore::Forward() {
   const TimePoint begin = clock_();
-  const Status status = executor_->Forward({batch_tokens_, batch_sequences_});
+  Status status = executor_->Forward({batch_tokens_, batch_sequences_});
   stats_.forward_s += SecondsBetween(begin, clock_());
   return status;
 }

@@ -157,6 +157,10 @@ TEST(Sampler, TopPKeepsTheShortestPrefixThatReachesIt) {
   EXPECT_EQ(support(0.76F), 3);
   EXPECT_EQ(support(0.99F), 4);
   EXPECT_EQ(support(0.0F), 1);
+  c.logits = {0, 0};
+  EXPECT_EQ(support(0.5F), 1);
+  c.logits = {0, 0, -27.7259F};  // one quantum: half of the total is now half a quantum more
+  EXPECT_EQ(support(0.5F), 2);
 }
 
 TEST(Sampler, MinPKeepsWhatIsLikelyEnough) {
