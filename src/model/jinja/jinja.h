@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,8 @@ struct Limits {
   uint64_t max_steps = 5'000'000;          // nodes evaluated
   uint32_t max_depth = 200;                // nesting of expressions, blocks and macro calls
   uint64_t max_output_bytes = 64U << 20U;  // text and intermediate strings
+  // What strftime_now shows, in seconds since 1970 and in UTC; without it, the clock's local time.
+  std::optional<int64_t> fixed_time_s = std::nullopt;
 };
 
 // Output of a render, in order: stretches that came from the template's own text and stretches
@@ -45,8 +48,12 @@ class Template {
   virtual ~Template() = default;
 
   // `context` is a JSON object; its members are the template's global names.
+  // `constants` are names whose strings belong to the model and count as template text (bos_token,
+  // eos_token); a member of `context` with the same name comes before one of them.
   [[nodiscard]] virtual Result<std::vector<RenderedPiece>> RenderPieces(
-      const nlohmann::ordered_json& context) const = 0;
+      const nlohmann::ordered_json& context, const nlohmann::ordered_json& constants) const = 0;
+  [[nodiscard]] Result<std::vector<RenderedPiece>> RenderPieces(
+      const nlohmann::ordered_json& context) const;
   [[nodiscard]] Result<std::string> Render(const nlohmann::ordered_json& context) const;
 };
 
