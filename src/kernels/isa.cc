@@ -65,6 +65,8 @@ bool CpuSupports(Isa isa) {
 
 bool CpuHasBf16Dot() { return CpuHasAvx512() && __builtin_cpu_supports("avx512bf16") != 0; }
 
+bool CpuHasFastBf16Dot() { return CpuHasBf16Dot() && __builtin_cpu_is("amd") != 0; }
+
 Result<Isa> ChooseIsa() {
   const char* wanted = std::getenv("CLEAVE_ISA");
   if (wanted == nullptr || *wanted == '\0') {

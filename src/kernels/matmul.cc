@@ -109,7 +109,7 @@ void Multiply(Isa isa, const MatmulJob& job) {
     case Isa::kAvx512:
       break;
   }
-  static const bool bf16_dot = CpuHasBf16Dot();
+  static const bool bf16_dot = CpuHasFastBf16Dot();
   if (job.dtype == DType::kBF16 && bf16_dot) return MatmulAvx512Bf16(job);
   MatmulAvx512(job);
 }

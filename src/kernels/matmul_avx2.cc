@@ -43,17 +43,19 @@ inline void AddWide(__m256 f, int64_t* sum) {
   }
 }
 
+// A sum group ends: its chains become quanta and start again at zero. kScale: the chain does not
+// have the power of two in it yet.
 template <bool kScale, int kHalf, int kRows>
 [[gnu::always_inline]] inline void CloseSumGroup(Tile* t, Chains<kRows>* c) {
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r) {
-    __m256 f = c->f[r];
-    if (kScale) f = _mm256_mul_ps(f, _mm256_set1_ps(t->power[r]));
+    if (kScale) c->f[r] = _mm256_mul_ps(c->f[r], _mm256_set1_ps(t->power[r]));
     if (t->any_wide) {
-      AddWide(f, t->wide[r] + kHalf * kHalfLanes);
+      AddWide(c->f[r], t->wide[r] + kHalf * kHalfLanes);
     } else {
       auto* sum = reinterpret_cast<__m256i*>(t->narrow[r] + kHalf * kHalfLanes);
-      _mm256_store_si256(sum, _mm256_add_epi32(_mm256_load_si256(sum), _mm256_cvtps_epi32(f)));
+      const __m256i quanta = _mm256_cvtps_epi32(c->f[r]);
+      _mm256_store_si256(sum, _mm256_add_epi32(_mm256_load_si256(sum), quanta));
     }
     c->f[r] = _mm256_setzero_ps();
   }
@@ -66,17 +68,15 @@ template <class Format, int kRows, int kHalf>
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r) c.f[r] = _mm256_load_ps(t->f[r] + kHalf * kHalfLanes);
   const std::byte* record = t->records;
-  uint32_t block = 0;
-  for (uint32_t g = 0; g < t->end_count; ++g) {
-    for (const uint32_t end = t->ends[g] - t->first_block; block < end; ++block) {
-      Format::template Step<kRows, kHalf>(*t, record, block, &c);
-      record += Format::kLayout.bytes;
-    }
-    CloseSumGroup<Format::kLayout.scales == 0, kHalf>(t, &c);
-  }
-  for (; block < t->blocks; ++block) {
+  const uint32_t* end = t->ends;
+  const uint32_t* last_end = t->ends + t->end_count;
+  for (uint32_t block = 0; block < t->blocks; ++block) {
     Format::template Step<kRows, kHalf>(*t, record, block, &c);
     record += Format::kLayout.bytes;
+    if (end != last_end && t->first_block + block + 1 == *end) {
+      CloseSumGroup<Format::kLayout.scales == 0, kHalf>(t, &c);
+      ++end;
+    }
   }
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r) _mm256_store_ps(t->f[r] + kHalf * kHalfLanes, c.f[r]);
@@ -127,18 +127,19 @@ template <RecordLayout kL, int kHalf>
 template <DType kType>
 struct Int8Format {
   static constexpr RecordLayout kLayout = LayoutOf(kType);
+  static constexpr Tables kTables = Tables::kInt8;
   static constexpr uint32_t kBits = kLayout.code_bits;
   // Pairs added in 16 bits before they are widened; see the top of the file.
   static constexpr int kPairSums = kBits == 4 ? 8 : kBits == 5 ? 4 : kBits == 6 ? 2 : 1;
 
-  // dot[r] += quads [first, first + kPairSums) of row r.
-  template <int kRows, int kHalf>
+  // dot[r] += quads [kFirst, kLast) of row r. Recursive, so that every index is a constant and the
+  // arrays stay in registers.
+  template <int kRows, int kHalf, int kFirst, int kLast>
   [[gnu::always_inline]] static inline void AddQuads(const int8_t* acts, size_t stride,
-                                                     const std::byte* record, int first,
-                                                     __m256i* dot) {
+                                                     const std::byte* record, __m256i* dot) {
     __m256i pairs[kRows];
 #pragma GCC unroll 8
-    for (int j = first; j < first + kPairSums; ++j) {
+    for (int j = kFirst; j < kFirst + kPairSums; ++j) {
       const __m256i codes = Quad<kBits, kHalf>(record, j);
       const __m256i magnitude = kBits == 8 ? _mm256_abs_epi8(codes) : codes;
 #pragma GCC unroll 6
@@ -146,13 +147,16 @@ struct Int8Format {
         __m256i a = _mm256_set1_epi32(Load32(acts + static_cast<size_t>(r) * stride + 4 * j));
         if (kBits == 8) a = _mm256_sign_epi8(a, codes);
         const __m256i product = _mm256_maddubs_epi16(magnitude, a);
-        pairs[r] = j == first ? product : _mm256_add_epi16(pairs[r], product);
+        pairs[r] = j == kFirst ? product : _mm256_add_epi16(pairs[r], product);
       }
     }
     const __m256i ones = _mm256_set1_epi16(1);
 #pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
       dot[r] = _mm256_add_epi32(dot[r], _mm256_madd_epi16(pairs[r], ones));
+    }
+    if constexpr (kFirst + kPairSums < kLast) {
+      AddQuads<kRows, kHalf, kFirst + kPairSums, kLast>(acts, stride, record, dot);
     }
   }
 
@@ -168,10 +172,7 @@ struct Int8Format {
       dot[r] = shifted ? _mm256_set1_epi32(start) : _mm256_setzero_si256();
     }
     const int8_t* acts = static_cast<const int8_t*>(t.acts) + static_cast<size_t>(32) * block;
-#pragma GCC unroll 8
-    for (int j = kFirst; j < kLast; j += kPairSums) {
-      AddQuads<kRows, kHalf>(acts, t.act_stride, record, j, dot);
-    }
+    AddQuads<kRows, kHalf, kFirst, kLast>(acts, t.act_stride, record, dot);
 #pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
       const __m256 product = _mm256_mul_ps(scale, _mm256_set1_ps(t.scale[r][block]));
@@ -203,6 +204,7 @@ struct Int8Format {
 template <DType kType>
 struct FloatFormat {
   static constexpr RecordLayout kLayout = LayoutOf(kType);
+  static constexpr Tables kTables = Tables::kNone;
 
   template <int kRows, int kHalf>
   [[gnu::always_inline]] static inline void Step(const Tile& t, const std::byte* record,
@@ -226,11 +228,12 @@ struct FloatFormat {
 // bf16: two fma a pair, the odd element first.
 struct Bf16Format {
   static constexpr RecordLayout kLayout = LayoutOf(DType::kBF16);
+  static constexpr Tables kTables = Tables::kExpandedBf16;
 
   template <int kRows, int kHalf>
   [[gnu::always_inline]] static inline void Step(const Tile& t, const std::byte* record,
                                                  uint32_t block, Chains<kRows>* c) {
-    const uint16_t* acts = static_cast<const uint16_t*>(t.acts) + static_cast<size_t>(32) * block;
+    const uint32_t* acts = &t.expanded[0][32 * block];
     const __m256i high = _mm256_set1_epi32(static_cast<int32_t>(0xFFFF0000U));
 #pragma GCC unroll 4
     for (size_t j = 0; j < 16; ++j) {
@@ -239,12 +242,11 @@ struct Bf16Format {
       const __m256 even = _mm256_castsi256_ps(_mm256_slli_epi32(w, 16));
 #pragma GCC unroll 6
       for (int r = 0; r < kRows; ++r) {
-        const __m256i a =
-            _mm256_set1_epi32(Load32(acts + static_cast<size_t>(r) * t.act_stride + 2 * j));
-        const __m256 a_odd = _mm256_castsi256_ps(_mm256_and_si256(a, high));
-        const __m256 a_even = _mm256_castsi256_ps(_mm256_slli_epi32(a, 16));
-        c->f[r] = _mm256_fmadd_ps(odd, a_odd, c->f[r]);
-        c->f[r] = _mm256_fmadd_ps(even, a_even, c->f[r]);
+        const uint32_t* a = acts + static_cast<size_t>(r) * (32 * kChunkBlocksBf16) + 2 * j;
+        c->f[r] = _mm256_fmadd_ps(
+            odd, _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int32_t>(a[1]))), c->f[r]);
+        c->f[r] = _mm256_fmadd_ps(
+            even, _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int32_t>(a[0]))), c->f[r]);
       }
     }
   }
@@ -252,7 +254,7 @@ struct Bf16Format {
 
 template <class Format>
 void Run(const MatmulJob& job) {
-  RunJob(job, Format::kLayout, kTable<Format>);
+  RunJob(job, ShapeOf(Format::kLayout, Format::kTables), kTable<Format>);
 }
 
 }  // namespace

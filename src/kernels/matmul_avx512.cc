@@ -40,6 +40,7 @@ template <RecordLayout kL>
 template <DType kType>
 struct Int8Format {
   static constexpr RecordLayout kLayout = LayoutOf(kType);
+  static constexpr Tables kTables = Tables::kInt8;
 
   // Adds quads [first, last) to the integer dots, then the dots times `scale` to the chains.
   template <int kRows, int kFirst, int kLast>
@@ -91,6 +92,7 @@ struct Int8Format {
 template <DType kType>
 struct FloatFormat {
   static constexpr RecordLayout kLayout = LayoutOf(kType);
+  static constexpr Tables kTables = Tables::kNone;
 
   template <int kRows>
   [[gnu::always_inline]] static inline void Step(const Tile& t, const std::byte* record,
@@ -112,14 +114,15 @@ struct FloatFormat {
   }
 };
 
-// bf16 where there is no vdpbf16ps: the same chain by two fma a pair, the odd element first.
+// bf16 where vdpbf16ps is missing or slow: the same chain by two fma a pair, the odd element first.
 struct Bf16Format {
   static constexpr RecordLayout kLayout = LayoutOf(DType::kBF16);
+  static constexpr Tables kTables = Tables::kExpandedBf16;
 
   template <int kRows>
   [[gnu::always_inline]] static inline void Step(const Tile& t, const std::byte* record,
                                                  uint32_t block, Chains<kRows>* c) {
-    const uint16_t* acts = static_cast<const uint16_t*>(t.acts) + size_t{32} * block;
+    const uint32_t* acts = &t.expanded[0][32 * block];
     const __m512i high = _mm512_set1_epi32(static_cast<int32_t>(0xFFFF0000U));
 #pragma GCC unroll 4
     for (size_t j = 0; j < 16; ++j) {
@@ -128,12 +131,15 @@ struct Bf16Format {
       const __m512 even = _mm512_castsi512_ps(_mm512_slli_epi32(w, 16));
 #pragma GCC unroll 12
       for (int r = 0; r < kRows; ++r) {
-        const __m512i a =
-            _mm512_set1_epi32(Load32(acts + static_cast<size_t>(r) * t.act_stride + 2 * j));
-        const __m512 a_odd = _mm512_castsi512_ps(_mm512_and_si512(a, high));
-        const __m512 a_even = _mm512_castsi512_ps(_mm512_slli_epi32(a, 16));
-        c->f[r] = _mm512_fmadd_ps(odd, a_odd, c->f[r]);
-        c->f[r] = _mm512_fmadd_ps(even, a_even, c->f[r]);
+        const uint32_t* a = acts + static_cast<size_t>(r) * (32 * kChunkBlocksBf16) + 2 * j;
+        c->f[r] = _mm512_fmadd_ps(
+            odd, _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int32_t>(a[1]))), c->f[r]);
+      }
+#pragma GCC unroll 12
+      for (int r = 0; r < kRows; ++r) {
+        const uint32_t* a = acts + static_cast<size_t>(r) * (32 * kChunkBlocksBf16) + 2 * j;
+        c->f[r] = _mm512_fmadd_ps(
+            even, _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int32_t>(a[0]))), c->f[r]);
       }
     }
   }
@@ -141,7 +147,7 @@ struct Bf16Format {
 
 template <class Format>
 void Run(const MatmulJob& job) {
-  RunJob(job, Format::kLayout, kTable<Format>);
+  RunJob(job, ShapeOf(Format::kLayout, Format::kTables), kTable<Format>);
 }
 
 }  // namespace

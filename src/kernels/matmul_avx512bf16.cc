@@ -31,6 +31,8 @@ struct DotFormat {
 
 }  // namespace
 
-void MatmulAvx512Bf16(const MatmulJob& job) { RunJob(job, DotFormat::kLayout, kTable<DotFormat>); }
+void MatmulAvx512Bf16(const MatmulJob& job) {
+  RunJob(job, ShapeOf(DotFormat::kLayout, Tables::kNone), kTable<DotFormat>);
+}
 
 }  // namespace cleave

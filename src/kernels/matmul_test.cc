@@ -9,6 +9,7 @@
 #include <limits>
 #include <tuple>
 
+#include "kernels/matmul_job.h"
 #include "kernels/weight_fixture.h"
 
 namespace cleave {
@@ -221,6 +222,40 @@ TEST_P(EveryIsa, BlocksThatAreNotFiniteMakeTheirOutputsNaN) {
       EXPECT_TRUE(std::isfinite(y[o])) << NameOf(dtype);
       EXPECT_TRUE(std::isnan(y[16 + o])) << NameOf(dtype);
     }
+  }
+}
+
+// Only one of the two is chosen on a processor; both must be right, also where sums underflow.
+TEST(Bf16DotTest, InstructionAndFmaAgreeNearUnderflow) {
+  if (!CpuHasBf16Dot()) GTEST_SKIP() << "no vdpbf16ps on this processor";
+  ScopedFpMode mode;
+  const uint32_t cols = 320;
+  for (float scale : {1.0F, 0x1p-60F, 0x1p-66F}) {
+    const Weights w = MakeWeights(DType::kBF16, 48, cols, 61, scale);
+    const PackedMatrix m = Pack(w.view, ColumnPlan(cols));
+    std::vector<float> x = MakeActivations(7, cols, 62);
+    for (float& v : x) v *= scale;
+    ActBuffer acts(7, BlocksOf(m.plan()));
+    PrepareActs(Isa::kAvx512, ActKind::kBF16, m.plan(), x.data(), cols, 0, 7, &acts);
+    std::vector<float> y[3];
+    MatmulJob job;
+    job.dtype = DType::kBF16;
+    job.records = m.group_data(0);
+    job.blocks = BlocksOf(m.plan());
+    job.outputs = 48;
+    job.group_end = 3;
+    job.rows = 7;
+    job.act_stride = acts.max_blocks();
+    job.acts = acts.bf16();
+    job.y_stride = 48;
+    void (*const kernels[])(const MatmulJob&) = {MatmulScalar, MatmulAvx512, MatmulAvx512Bf16};
+    for (size_t i = 0; i < 3; ++i) {
+      y[i].assign(7 * 48, -1.0F);
+      job.y = y[i].data();
+      kernels[i](job);
+    }
+    EXPECT_TRUE(SameBits(y[0], y[1])) << scale;
+    EXPECT_TRUE(SameBits(y[0], y[2])) << scale;
   }
 }
 

@@ -43,6 +43,7 @@ struct RecordLayout {
   uint32_t bytes = 0;
   bool half_scales = false;
   bool has_min = false;
+  bool pairs = false;  // bf16: elements 2j and 2j + 1 of a lane side by side
 };
 
 constexpr RecordLayout QuantLayout(uint32_t bits, uint32_t zero, uint32_t scales,
@@ -72,8 +73,12 @@ constexpr RecordLayout LayoutOf(DType dtype) {
     case DType::kF32:
       return PlainLayout(32);
     case DType::kF16:
-    case DType::kBF16:
       return PlainLayout(16);
+    case DType::kBF16: {
+      RecordLayout r = PlainLayout(16);
+      r.pairs = true;
+      return r;
+    }
     case DType::kQ40:
       return QuantLayout(4, 8, 1, 2, false);
     case DType::kQ41:

@@ -36,20 +36,29 @@ template <int kRows>
 // have the power of two in it yet.
 template <bool kScale, int kRows>
 [[gnu::always_inline]] inline void CloseSumGroup(Tile* t, Chains<kRows>* c) {
+  if (kScale) {
 #pragma GCC unroll 12
-  for (int r = 0; r < kRows; ++r) {
-    __m512 f = c->f[r];
-    if (kScale) f = _mm512_mul_ps(f, _mm512_set1_ps(t->power[r]));
-    if (t->any_wide) {
-      const __m512i low = _mm512_cvtps_epi64(_mm512_castps512_ps256(f));
-      const __m512i high = _mm512_cvtps_epi64(_mm512_extractf32x8_ps(f, 1));
+    for (int r = 0; r < kRows; ++r) {
+      c->f[r] = _mm512_mul_ps(c->f[r], _mm512_set1_ps(t->power[r]));
+    }
+  }
+  if (t->any_wide) {
+#pragma GCC unroll 12
+    for (int r = 0; r < kRows; ++r) {
+      const __m512i low = _mm512_cvtps_epi64(_mm512_castps512_ps256(c->f[r]));
+      const __m512i high = _mm512_cvtps_epi64(_mm512_extractf32x8_ps(c->f[r], 1));
       int64_t* sum = t->wide[r];
       _mm512_store_si512(sum, _mm512_add_epi64(_mm512_load_si512(sum), low));
       _mm512_store_si512(sum + 8, _mm512_add_epi64(_mm512_load_si512(sum + 8), high));
-    } else {
-      int32_t* sum = t->narrow[r];
-      _mm512_store_si512(sum, _mm512_add_epi32(_mm512_load_si512(sum), _mm512_cvtps_epi32(f)));
+      c->f[r] = _mm512_setzero_ps();
     }
+    return;
+  }
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r) {
+    int32_t* sum = t->narrow[r];
+    const __m512i quanta = _mm512_cvtps_epi32(c->f[r]);
+    _mm512_store_si512(sum, _mm512_add_epi32(_mm512_load_si512(sum), quanta));
     c->f[r] = _mm512_setzero_ps();
   }
 }
@@ -64,25 +73,24 @@ template <class Format>
   }
 }
 
-// Walks a chunk: Format::Step takes one block, given its record and its index in the chunk.
+// Walks a chunk: Format::Step takes one block, given its record and its index in the chunk. One
+// loop over all blocks: a loop per sum group would set up the rows' addresses anew for every two
+// blocks.
 template <class Format, int kRows>
 void WalkChunk(Tile* t) {
   Chains<kRows> c;
   LoadChains(*t, &c);
   const std::byte* record = t->records;
-  uint32_t block = 0;
-  for (uint32_t g = 0; g < t->end_count; ++g) {
-    for (const uint32_t end = t->ends[g] - t->first_block; block < end; ++block) {
-      if (kRows <= kMaxPrefetchRows) PrefetchRecord<Format>(record);
-      Format::template Step<kRows>(*t, record, block, &c);
-      record += Format::kLayout.bytes;
-    }
-    CloseSumGroup<Format::kLayout.scales == 0>(t, &c);
-  }
-  for (; block < t->blocks; ++block) {
+  const uint32_t* end = t->ends;
+  const uint32_t* last_end = t->ends + t->end_count;
+  for (uint32_t block = 0; block < t->blocks; ++block) {
     if (kRows <= kMaxPrefetchRows) PrefetchRecord<Format>(record);
     Format::template Step<kRows>(*t, record, block, &c);
     record += Format::kLayout.bytes;
+    if (end != last_end && t->first_block + block + 1 == *end) {
+      CloseSumGroup<Format::kLayout.scales == 0>(t, &c);
+      ++end;
+    }
   }
   StoreChains(c, t);
 }

@@ -18,6 +18,11 @@ namespace {  // NOLINT(google-build-namespaces): see above
 constexpr uint32_t kLanes = 16;
 constexpr uint32_t kChunkBlocks = 64;
 constexpr uint32_t kMaxTileRows = 12;
+// bf16 activations as fp32, so that they too are fetched by broadcast: few blocks at a time.
+constexpr uint32_t kChunkBlocksBf16 = 8;
+// Rows are walked in panels whose activations stay in the second cache while every group passes.
+constexpr size_t kPanelBytes = static_cast<size_t>(512) << 10;
+constexpr uint32_t kMinPanelRows = 4 * kMaxTileRows;
 
 struct Tile {
   // By (row, block of the chunk); int8 only.
@@ -25,6 +30,8 @@ struct Tile {
   alignas(64) float scaled_sum[kMaxTileRows][kChunkBlocks];    // scale · Σq
   alignas(64) int32_t start[kMaxTileRows][kChunkBlocks];       // -zero · Σq (of the first half)
   alignas(64) int32_t start_high[kMaxTileRows][kChunkBlocks];  // -zero · Σq of the second half
+  // By (row, element of the chunk), the bits of an fp32; bf16 by fma only.
+  alignas(64) uint32_t expanded[kMaxTileRows][kChunkBlocksBf16 * 32];
   // By (row, output): chains, kept here between chunks, and sums of closed groups.
   alignas(64) float f[kMaxTileRows][kLanes];
   alignas(64) int32_t narrow[kMaxTileRows][kLanes];
@@ -112,27 +119,58 @@ inline void StartTile(const MatmulJob& job, uint32_t row, uint32_t rows, Tile* t
   }
 }
 
-inline void RunTile(const MatmulJob& job, const RecordLayout& layout, uint32_t group, uint32_t row,
+inline void ExpandBf16(uint32_t rows, Tile* tile) {
+  const uint32_t elements = tile->blocks * 32;  // a copy: the stores below might alias it
+  for (uint32_t r = 0; r < rows; ++r) {
+    const uint16_t* a = static_cast<const uint16_t*>(tile->acts) + r * tile->act_stride;
+    uint32_t* bits = tile->expanded[r];
+    for (uint32_t i = 0; i < elements; ++i) bits[i] = static_cast<uint32_t>(a[i]) << 16U;
+  }
+}
+
+// How a kernel wants its tiles.
+enum class Tables {
+  kInt8,          // scales and sums
+  kExpandedBf16,  // activations as fp32
+  kNone,
+};
+
+struct TileShape {
+  RecordLayout layout;
+  Tables tables;
+  size_t act_bytes;  // of an element
+  uint32_t chunk_blocks;
+};
+
+constexpr TileShape ShapeOf(const RecordLayout& layout, Tables tables) {
+  const size_t act_bytes = layout.scales > 0 ? 1 : layout.pairs ? 2 : 4;
+  const uint32_t chunk = tables == Tables::kExpandedBf16 ? kChunkBlocksBf16 : kChunkBlocks;
+  return {layout, tables, act_bytes, chunk};
+}
+
+inline void RunTile(const MatmulJob& job, const TileShape& shape, uint32_t group, uint32_t row,
                     uint32_t rows, TileKernel kernel, Tile* tile) {
-  const std::byte* stream = job.records + static_cast<size_t>(group) * job.blocks * layout.bytes;
-  const size_t element_bytes = layout.scales > 0 ? 1 : job.dtype == DType::kBF16 ? 2 : 4;
+  const std::byte* stream =
+      job.records + static_cast<size_t>(group) * job.blocks * shape.layout.bytes;
   StartTile(job, row, rows, tile);
   tile->act_stride = static_cast<size_t>(job.act_stride) * 32;
+  const std::byte* acts =
+      static_cast<const std::byte*>(job.acts) + row * tile->act_stride * shape.act_bytes;
   uint32_t sum_group = 0;
-  for (uint32_t first = 0; first < job.blocks; first += kChunkBlocks) {
+  for (uint32_t first = 0; first < job.blocks; first += shape.chunk_blocks) {
     const uint32_t left = job.blocks - first;
     tile->first_block = first;
-    tile->blocks = left < kChunkBlocks ? left : kChunkBlocks;
-    tile->records = stream + static_cast<size_t>(first) * layout.bytes;
-    tile->acts = static_cast<const std::byte*>(job.acts) +
-                 (row * tile->act_stride + static_cast<size_t>(first) * 32) * element_bytes;
+    tile->blocks = left < shape.chunk_blocks ? left : shape.chunk_blocks;
+    tile->records = stream + static_cast<size_t>(first) * shape.layout.bytes;
+    tile->acts = acts + static_cast<size_t>(first) * 32 * shape.act_bytes;
     tile->ends = job.sum_groups + sum_group;
     tile->end_count = 0;
     while (sum_group < job.sum_group_count && job.sum_groups[sum_group] <= first + tile->blocks) {
       ++tile->end_count;
       ++sum_group;
     }
-    if (layout.scales > 0) FillTables(job, layout, row, rows, tile);
+    if (shape.tables == Tables::kInt8) FillTables(job, shape.layout, row, rows, tile);
+    if (shape.tables == Tables::kExpandedBf16) ExpandBf16(rows, tile);
     kernel(tile);
   }
   StoreTile(job, group, row, rows, *tile);
@@ -149,13 +187,19 @@ inline uint32_t TileRows(const KernelTable& table, uint32_t left) {
   return rows;
 }
 
-inline void RunJob(const MatmulJob& job, const RecordLayout& layout, const KernelTable& table) {
+inline void RunJob(const MatmulJob& job, const TileShape& shape, const KernelTable& table) {
   Tile tile;
-  for (uint32_t group = job.group_begin; group < job.group_end; ++group) {
-    for (uint32_t row = 0; row < job.rows;) {
-      const uint32_t rows = TileRows(table, job.rows - row);
-      RunTile(job, layout, group, row, rows, table.by_rows[rows], &tile);
-      row += rows;
+  const size_t row_bytes = static_cast<size_t>(job.act_stride) * 32 * shape.act_bytes;
+  const size_t fit = kPanelBytes / row_bytes / kMaxTileRows * kMaxTileRows;
+  const auto panel = static_cast<uint32_t>(fit < kMinPanelRows ? kMinPanelRows : fit);
+  for (uint32_t begin = 0; begin < job.rows; begin += panel) {
+    const uint32_t end = job.rows - begin < panel ? job.rows : begin + panel;
+    for (uint32_t group = job.group_begin; group < job.group_end; ++group) {
+      for (uint32_t row = begin; row < end;) {
+        const uint32_t rows = TileRows(table, end - row);
+        RunTile(job, shape, group, row, rows, table.by_rows[rows], &tile);
+        row += rows;
+      }
     }
   }
 }
