@@ -28,10 +28,12 @@ struct Decoder::Stage {
     wide.resize(rows);
   }
 
-  std::vector<float> hidden;                         // [rows, D]
-  std::array<std::optional<ActBuffer>, 3> prepared;  // by ActKind, those the model uses
-  std::vector<int32_t> shift;                        // [rows] quanta of the residual rows
-  std::vector<uint8_t> wide;                         // [rows] 1 = int64 sums
+  std::vector<float> hidden;  // [rows, D]
+  // By ActKind, those the model uses. int8 has two rows for each: inputs of V and of the head are
+  // prepared in two terms.
+  std::array<std::optional<ActBuffer>, 3> prepared;
+  std::vector<int32_t> shift;  // [rows] quanta of the residual rows
+  std::vector<uint8_t> wide;   // [rows] 1 = int64 sums
 };
 
 Decoder::Decoder(const ModelConfig& config, const DecoderOptions& options,
@@ -78,7 +80,8 @@ void Decoder::MakeStages() {
   const auto make_stage = [&](uint32_t rows) {
     auto stage = std::make_unique<Stage>(rows, config_.hidden_size);
     for (uint32_t kind = 0; kind < used.size(); ++kind) {
-      if (used[kind]) stage->prepared[kind].emplace(rows, max_blocks);
+      const uint32_t terms = kind == KindIndex(ActKind::kInt8) ? 2 : 1;
+      if (used[kind]) stage->prepared[kind].emplace(terms * rows, max_blocks);
     }
     return stage;
   };
@@ -207,8 +210,20 @@ void Decoder::MeetIfShared() {
   if (tokens_ > kPrivateRows) pool_->Barrier();
 }
 
+void Decoder::Prepare(Stage* stage, const PackedMatrix& w, const float* source, size_t stride,
+                      ActTerms terms, ThreadPool::Share rows) const {
+  const ActKind kind = ActKindOf(w.dtype());
+  ActBuffer* acts = &*stage->prepared[KindIndex(kind)];
+  if (kind == ActKind::kInt8 && terms == ActTerms::kTwo) {
+    PrepareTwoTerms(options_.isa, w.plan(), source, stride, rows.begin, rows.end, acts);
+  } else {
+    PrepareActs(options_.isa, kind, w.plan(), source, stride, rows.begin, rows.end, acts);
+  }
+}
+
 void Decoder::NormInto(Stage* stage, const std::vector<float>& norm,
-                       std::span<const PackedMatrix* const> matrices, uint32_t thread) {
+                       std::span<const PackedMatrix* const> matrices, ActTerms terms,
+                       uint32_t thread) {
   const uint32_t size = config_.hidden_size;
   const ThreadPool::Share rows = RowShare(thread);
   for (uint32_t row = rows.begin; row < rows.end; ++row) {
@@ -222,8 +237,7 @@ void Decoder::NormInto(Stage* stage, const std::vector<float>& norm,
     const ActKind kind = ActKindOf(w->dtype());
     if (done[KindIndex(kind)]) continue;
     done[KindIndex(kind)] = true;
-    PrepareActs(options_.isa, kind, w->plan(), stage->hidden.data(), size, rows.begin, rows.end,
-                &*stage->prepared[KindIndex(kind)]);
+    Prepare(stage, *w, stage->hidden.data(), size, terms, rows);
   }
   MeetIfShared();
 }
@@ -231,21 +245,23 @@ void Decoder::NormInto(Stage* stage, const std::vector<float>& norm,
 void Decoder::PrepareRows(Stage* stage, const float* source, size_t stride, const PackedMatrix& w,
                           uint32_t thread) {
   const ActKind kind = ActKindOf(w.dtype());
-  ActBuffer* acts = &*stage->prepared[KindIndex(kind)];
   const ThreadPool::Share rows = RowShare(thread);
-  PrepareActs(options_.isa, kind, w.plan(), source, stride, rows.begin, rows.end, acts);
+  Prepare(stage, w, source, stride, ActTerms::kOne, rows);
+  const ActBuffer& acts = *stage->prepared[KindIndex(kind)];
   for (uint32_t row = rows.begin; row < rows.end; ++row) {
-    const bool narrow = !sum_rule_.absolute && RowFitsInt32(kind, *acts, w.plan(), row,
+    const bool narrow = !sum_rule_.absolute && RowFitsInt32(kind, acts, w.plan(), row,
                                                             w.max_row_norm(), stage->shift[row]);
     stage->wide[row] = narrow ? 0 : 1;
   }
   MeetIfShared();
 }
 
-void Decoder::Column(const PackedMatrix& w, const Stage& stage, float* y, uint32_t thread) {
+void Decoder::Column(const PackedMatrix& w, const Stage& stage, ActTerms terms, float* y,
+                     uint32_t thread) {
   const ThreadPool::Share groups = pool_->ShareOf(w.groups(), thread);
-  const ActBuffer& acts = *stage.prepared[KindIndex(ActKindOf(w.dtype()))];
-  MatmulColumn(options_.isa, w, acts, tokens_, groups.begin, groups.end, y, w.rows());
+  const ActKind kind = ActKindOf(w.dtype());
+  MatmulColumn(options_.isa, w, *stage.prepared[KindIndex(kind)], tokens_, groups.begin, groups.end,
+               y, w.rows(), kind == ActKind::kInt8 ? terms : ActTerms::kOne);
 }
 
 void Decoder::RowParallel(const PackedMatrix& w, const Stage& stage,
@@ -286,10 +302,11 @@ void Decoder::AttentionHalf(uint32_t layer, uint32_t thread) {
   const LayerWeights& w = weights_->layers[layer];
   Stage& stage = StageOf(thread);
   const std::array<const PackedMatrix*, 3> inputs{&w.q, &w.k, &w.v};
-  NormInto(&stage, w.attn_norm, inputs, thread);
-  Column(w.q, stage, q_.data(), thread);
-  Column(w.k, stage, k_.data(), thread);
-  Column(w.v, stage, v_.data(), thread);
+  // V's rounding goes into the residual undamped, that of Q and K only through the softmax.
+  NormInto(&stage, w.attn_norm, inputs, ActTerms::kTwo, thread);
+  Column(w.q, stage, ActTerms::kFirstOfTwo, q_.data(), thread);
+  Column(w.k, stage, ActTerms::kFirstOfTwo, k_.data(), thread);
+  Column(w.v, stage, ActTerms::kTwo, v_.data(), thread);
   pool_->Barrier();
   FinishQkv(layer, thread);
   pool_->Barrier();
@@ -304,9 +321,9 @@ void Decoder::FfnHalf(uint32_t layer, uint32_t thread) {
   const LayerWeights& w = weights_->layers[layer];
   Stage& stage = StageOf(thread);
   const std::array<const PackedMatrix*, 2> inputs{&w.gate, &w.up};
-  NormInto(&stage, w.ffn_norm, inputs, thread);
-  Column(w.gate, stage, gate_.data(), thread);
-  Column(w.up, stage, up_.data(), thread);
+  NormInto(&stage, w.ffn_norm, inputs, ActTerms::kOne, thread);
+  Column(w.gate, stage, ActTerms::kOne, gate_.data(), thread);
+  Column(w.up, stage, ActTerms::kOne, up_.data(), thread);
   // gate and up have the same groups, so a thread finishes the columns it just made.
   const ThreadPool::Share groups = pool_->ShareOf(w.gate.groups(), thread);
   const Columns columns{groups.begin * kRowsPerGroup,
@@ -403,6 +420,7 @@ Status Decoder::Logits(std::span<const uint32_t> rows, float* out) {
   const uint32_t size = config_.hidden_size;
   const PackedMatrix& head = weights_->head;
   const ActKind kind = ActKindOf(head.dtype());
+  const ActTerms terms = kind == ActKind::kInt8 ? ActTerms::kTwo : ActTerms::kOne;
   pool_->Run([&](uint32_t thread) {
     const bool few = count <= kPrivateRows;
     Stage& stage = few ? *private_[thread] : *shared_;
@@ -413,13 +431,18 @@ Status Decoder::Logits(std::span<const uint32_t> rows, float* out) {
               size, static_cast<float>(config_.norm_eps),
               &stage.hidden[static_cast<size_t>(i) * size]);
     }
-    ActBuffer* acts = &*stage.prepared[KindIndex(kind)];
-    PrepareActs(options_.isa, kind, head.plan(), stage.hidden.data(), size, share.begin, share.end,
-                acts);
+    Prepare(&stage, head, stage.hidden.data(), size, terms, share);
     if (!few) pool_->Barrier();
     const ThreadPool::Share groups = pool_->ShareOf(head.groups(), thread);
-    MatmulColumn(options_.isa, head, *acts, count, groups.begin, groups.end, out,
-                 config_.vocab_size);
+    MatmulColumn(options_.isa, head, *stage.prepared[KindIndex(kind)], count, groups.begin,
+                 groups.end, out, config_.vocab_size, terms);
+    if (config_.final_logit_softcap == 0.0) return;
+    const uint32_t begin = groups.begin * kRowsPerGroup;
+    const uint32_t end = std::min(groups.end * kRowsPerGroup, config_.vocab_size);
+    for (uint32_t i = 0; i < count; ++i) {
+      SoftCapInPlace(options_.isa, out + static_cast<size_t>(i) * config_.vocab_size + begin,
+                     static_cast<float>(config_.final_logit_softcap), end - begin);
+    }
   });
   return OkStatus();
 }

@@ -80,12 +80,16 @@ class Decoder {
   Stage& StageOf(uint32_t thread);
   ThreadPool::Share RowShare(uint32_t thread) const;
   void MeetIfShared();
-  // stage.hidden = norm(x), prepared for `matrices`; remembers the rows' quanta.
+  // stage.hidden = norm(x), prepared for `matrices` (int8 in one or two terms); remembers the rows'
+  // quanta.
   void NormInto(Stage* stage, const std::vector<float>& norm,
-                std::span<const PackedMatrix* const> matrices, uint32_t thread);
+                std::span<const PackedMatrix* const> matrices, ActTerms terms, uint32_t thread);
+  // Rows [begin, end) of `source` as `w` wants them, into the stage's buffer of that kind.
+  void Prepare(Stage* stage, const PackedMatrix& w, const float* source, size_t stride,
+               ActTerms terms, ThreadPool::Share rows) const;
   void PrepareRows(Stage* stage, const float* source, size_t stride, const PackedMatrix& w,
                    uint32_t thread);
-  void Column(const PackedMatrix& w, const Stage& stage, float* y, uint32_t thread);
+  void Column(const PackedMatrix& w, const Stage& stage, ActTerms terms, float* y, uint32_t thread);
   // x += stage·wᵀ, through `post_norm` when the family has one.
   void RowParallel(const PackedMatrix& w, const Stage& stage, const std::vector<float>& post_norm,
                    uint32_t thread);

@@ -62,22 +62,46 @@ void PrepareBlocks(Isa isa, ActKind kind, const float* x, uint32_t count, size_t
 
 bool IsWhole(const KBlock& b) { return b.lo == 0 && b.hi == 32; }
 
-void PrepareRow(Isa isa, ActKind kind, const KPlan& plan, const float* x, size_t first,
-                ActBuffer* out) {
+// Hands stretches of whole blocks, and padded ones one by one, to prepare(x, count, first block).
+template <typename Prepare>
+void ForStretches(const KPlan& plan, const float* x, const Prepare& prepare) {
   const size_t blocks = plan.blocks.size();
   for (size_t b = 0; b < blocks;) {
     const KBlock& block = plan.blocks[b];
     if (!IsWhole(block)) {
       alignas(kLine) std::array<float, 32> padded{};
       std::copy_n(x + block.source, block.hi - block.lo, padded.begin() + block.lo);
-      PrepareBlocks(isa, kind, padded.data(), 1, first + b, out);
+      prepare(padded.data(), 1U, b);
       ++b;
       continue;
     }
     size_t end = b + 1;
     while (end < blocks && IsWhole(plan.blocks[end])) ++end;
-    PrepareBlocks(isa, kind, x + block.source, static_cast<uint32_t>(end - b), first + b, out);
+    prepare(x + block.source, static_cast<uint32_t>(end - b), b);
     b = end;
+  }
+}
+
+// What the first term leaves of `count` blocks: left = x - q·d, the product and the difference each
+// rounded once.
+void Leave(const float* x, uint32_t count, const int8_t* q, const float* scale, float* left) {
+  for (size_t b = 0; b < count; ++b) {
+    const float d = scale[b];
+    for (size_t i = 32 * b; i < 32 * b + 32; ++i) left[i] = x[i] - static_cast<float>(q[i]) * d;
+  }
+}
+
+// `count` blocks into blocks [at, at + count) and, what these leave, [second, second + count).
+void PrepareBothTerms(Isa isa, const float* x, uint32_t count, size_t at, size_t second,
+                      ActBuffer* out) {
+  constexpr uint32_t kStretch = 16;
+  alignas(kLine) std::array<float, size_t{32} * kStretch> left;
+  PrepareBlocks(isa, ActKind::kInt8, x, count, at, out);
+  for (uint32_t done = 0; done < count; done += kStretch) {
+    const uint32_t n = std::min(kStretch, count - done);
+    const size_t first = at + done;
+    Leave(x + size_t{32} * done, n, out->q() + 32 * first, out->scale() + first, left.data());
+    PrepareBlocks(isa, ActKind::kInt8, left.data(), n, second + done, out);
   }
 }
 
@@ -160,13 +184,34 @@ void PrepareActs(Isa isa, ActKind kind, const KPlan& plan, const float* x, size_
                  uint32_t row_begin, uint32_t row_end, ActBuffer* out) {
   CLEAVE_CHECK(row_end <= out->max_rows() && plan.blocks.size() <= out->max_blocks());
   for (size_t row = row_begin; row < row_end; ++row) {
-    PrepareRow(isa, kind, plan, x + row * x_stride, row * out->max_blocks(), out);
+    const size_t first = row * out->max_blocks();
+    ForStretches(plan, x + row * x_stride, [&](const float* from, uint32_t count, size_t block) {
+      PrepareBlocks(isa, kind, from, count, first + block, out);
+    });
+  }
+}
+
+void PrepareTwoTerms(Isa isa, const KPlan& plan, const float* x, size_t x_stride,
+                     uint32_t row_begin, uint32_t row_end, ActBuffer* out) {
+  CLEAVE_CHECK(2 * row_end <= out->max_rows() && plan.blocks.size() <= out->max_blocks());
+  for (size_t row = row_begin; row < row_end; ++row) {
+    const size_t first = 2 * row * out->max_blocks();
+    const size_t second = first + out->max_blocks();
+    ForStretches(plan, x + row * x_stride, [&](const float* from, uint32_t count, size_t block) {
+      PrepareBothTerms(isa, from, count, first + block, second + block, out);
+    });
   }
 }
 
 void MatmulColumn(Isa isa, const PackedMatrix& w, const ActBuffer& a, uint32_t rows,
-                  uint32_t group_begin, uint32_t group_end, float* y, size_t y_stride) {
+                  uint32_t group_begin, uint32_t group_end, float* y, size_t y_stride,
+                  ActTerms terms) {
   MatmulJob job = JobOf(w, a, rows, group_begin, group_end);
+  if (terms == ActTerms::kFirstOfTwo) job.act_stride *= 2;
+  if (terms == ActTerms::kTwo) {
+    job.terms = 2;
+    job.rows *= 2;
+  }
   job.y = y;
   job.y_stride = y_stride;
   Multiply(isa, job);

@@ -9,6 +9,7 @@ set_source_files_properties(matmul.cc matmul_scalar.cc packed_matrix.cc weight_b
 cleave_test(NAME isa SOURCES isa_test.cc DEPS cleave_kernels)
 cleave_test(NAME k_plan SOURCES k_plan_test.cc DEPS cleave_kernels)
 cleave_test(NAME thread_pool SOURCES thread_pool_test.cc DEPS cleave_kernels)
-cleave_test(NAME matmul SOURCES matmul_test.cc matmul_row_test.cc packed_matrix_test.cc
+cleave_test(NAME matmul SOURCES matmul_test.cc matmul_row_test.cc matmul_terms_test.cc
+                           packed_matrix_test.cc
             DEPS cleave_kernels)
 cleave_bench(NAME matmul SOURCES matmul_bench.cc DEPS cleave_kernels)

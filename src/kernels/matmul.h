@@ -53,10 +53,21 @@ class ActBuffer {
 void PrepareActs(Isa isa, ActKind kind, const KPlan& plan, const float* x, size_t x_stride,
                  uint32_t row_begin, uint32_t row_end, ActBuffer* out);
 
+// Two terms for inputs whose rounding shows in the answer (docs/arithmetic.md): row r of x becomes
+// rows 2r and 2r + 1 of `out`: its int8 blocks as above, and those of what they leave, x - q·d.
+// int8 only.
+void PrepareTwoTerms(Isa isa, const KPlan& plan, const float* x, size_t x_stride,
+                     uint32_t row_begin, uint32_t row_end, ActBuffer* out);
+
+// How a buffer's rows are read: each by itself; or pairs of PrepareTwoTerms, by their first term
+// alone, or by both, whose chains are added at the end.
+enum class ActTerms { kOne, kFirstOfTwo, kTwo };
+
 // Column-parallel: y[row][16·g + lane] for groups [group_begin, group_end) and rows [0, rows).
 // One chain over all blocks. y is [rows, y_stride] fp32; columns past w.rows() are not written.
 void MatmulColumn(Isa isa, const PackedMatrix& w, const ActBuffer& a, uint32_t rows,
-                  uint32_t group_begin, uint32_t group_end, float* y, size_t y_stride);
+                  uint32_t group_begin, uint32_t group_end, float* y, size_t y_stride,
+                  ActTerms terms = ActTerms::kOne);
 
 // Row-parallel: per output, each sum group's fp32 chain becomes an integer count of quanta by
 // rne(sum · 2^shift[row]) and groups are added as integers. shift[row] = 20 - e for the residual

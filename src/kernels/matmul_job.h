@@ -23,6 +23,7 @@ struct MatmulJob {
 
   // Activations [row][block]; a row's blocks are act_stride apart from the next row's.
   uint32_t rows = 0;
+  uint32_t terms = 1;  // 2: rows come in pairs, whose chains are added into one row of y
   uint32_t act_stride = 0;
   const void* acts = nullptr;         // int8, bf16 or f32 [row][block][32]
   const float* scale = nullptr;       // int8: [row][block]

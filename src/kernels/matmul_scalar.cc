@@ -141,7 +141,10 @@ void StoreTile(const MatmulJob& job, uint32_t group, const Tile& tile) {
     for (uint32_t lane = 0; lane < kLanes; ++lane) {
       const uint32_t output = group * kLanes + lane;
       if (output >= job.outputs) continue;
-      if (job.totals == nullptr) {
+      if (job.terms == 2) {
+        if (r % 2 == 0)
+          job.y[row / 2 * job.y_stride + output] = tile.f[r][lane] + tile.f[r + 1][lane];
+      } else if (job.totals == nullptr) {
         job.y[row * job.y_stride + output] = tile.f[r][lane];
       } else {
         job.totals[row * job.totals_stride + output] = tile.total[r][lane];

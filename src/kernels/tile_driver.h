@@ -90,6 +90,13 @@ inline void StoreTile(const MatmulJob& job, uint32_t group, uint32_t row, uint32
                       const Tile& tile) {
   const uint32_t left = job.outputs - group * kLanes;
   const uint32_t lanes = left < kLanes ? left : kLanes;
+  if (job.terms == 2) {  // column-parallel, and tiles of an even number of rows
+    for (uint32_t r = 0; r < rows; r += 2) {
+      float* y = job.y + static_cast<size_t>((row + r) / 2) * job.y_stride + group * kLanes;
+      for (uint32_t i = 0; i < lanes; ++i) y[i] = tile.f[r][i] + tile.f[r + 1][i];
+    }
+    return;
+  }
   for (uint32_t r = 0; r < rows; ++r) {
     const size_t out = row + r;
     if (job.totals == nullptr) {
@@ -176,7 +183,8 @@ inline void RunTile(const MatmulJob& job, const TileShape& shape, uint32_t group
   StoreTile(job, group, row, rows, *tile);
 }
 
-// Table: a kernel for each number of rows it has one for, 1 always; null elsewhere.
+// Table: a kernel for each number of rows it has one for, 1 and 2 always; null elsewhere. Of odd
+// numbers above 3 there is none, so that an even number of rows makes even tiles.
 struct KernelTable {
   TileKernel by_rows[kMaxTileRows + 1];
 };
