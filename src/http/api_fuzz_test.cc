@@ -12,12 +12,12 @@ namespace cleave::testing {
 namespace {
 
 constexpr const char* kSeeds[] = {
-    R"({"messages":[{"role":"user","content":"hello world"},{"role":"assistant","content":null,)"
-    R"("tool_calls":[{"function":{"name":"f","arguments":"{\"a\":1}"}}]}],"temperature":0.7,)"
-    R"("stop":["a","b"],"logit_bias":{"5":-1.5},"n":2,"seed":1,"stream":true,"stream_options":)"
-    R"({"include_usage":true},"tools":[{"type":"function","function":{"name":"f"}}],"top_k":5})",
-    R"({"prompt":["a",[1,2,3]],"max_tokens":5,"echo":true,"logprobs":2,"bad_words":["x"],)"
-    R"("allowed_token_ids":[1,2],"truncate_prompt_tokens":3,"min_tokens":1})",
+    (R"({"messages":[{"role":"user","content":"hello world"},{"role":"assistant","content":null,)"
+     R"("tool_calls":[{"function":{"name":"f","arguments":"{\"a\":1}"}}]}],"temperature":0.7,)"
+     R"("stop":["a","b"],"logit_bias":{"5":-1.5},"n":2,"seed":1,"stream":true,"stream_options":)"
+     R"({"include_usage":true},"tools":[{"type":"function","function":{"name":"f"}}],"top_k":5})"),
+    (R"({"prompt":["a",[1,2,3]],"max_tokens":5,"echo":true,"logprobs":2,"bad_words":["x"],)"
+     R"("allowed_token_ids":[1,2],"truncate_prompt_tokens":3,"min_tokens":1})"),
     R"({"tokens":[1,2,300],"model":"tiny","prompt":"x","messages":[{"role":"a","content":"b"}]})",
 };
 

@@ -287,6 +287,7 @@ TEST_F(ApiTest, ManyClientsComeAndGo) {
   Script({256, 257, '!'});
   Serve();
   std::vector<std::thread> threads;
+  threads.reserve(8);
   std::atomic<int> wrong{0};
   for (int t = 0; t < 8; ++t) {
     threads.emplace_back([&, t] {

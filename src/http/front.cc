@@ -49,10 +49,12 @@ Status Api::Front::Listen() {
   server.port = options_.port;
   server.limits = options_.limits;
   server.error_body = ServerErrorBody;
-  ASSIGN_OR_RETURN(server_,
-                   http::Server::Listen(std::move(server), [this](auto&& request, auto writer) {
-                     OnRequest(std::move(request), std::move(writer));
-                   }));
+  ASSIGN_OR_RETURN(
+      server_,
+      http::Server::Listen(std::move(server), [this](http::Request&& request,
+                                                     std::shared_ptr<http::ResponseWriter> writer) {
+        OnRequest(std::move(request), std::move(writer));
+      }));
   server_->Start();  // requests need server_
   return OkStatus();
 }
