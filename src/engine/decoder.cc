@@ -20,6 +20,11 @@ constexpr uint32_t kPiece = 256;
 
 uint32_t KindIndex(ActKind kind) { return static_cast<uint32_t>(kind); }
 
+// Only int8 activations have a second term.
+ActTerms TermsFor(const PackedMatrix& w, ActTerms wanted) {
+  return ActKindOf(w.dtype()) == ActKind::kInt8 ? wanted : ActTerms::kOne;
+}
+
 }  // namespace
 
 struct Decoder::Stage {
@@ -214,7 +219,7 @@ void Decoder::Prepare(Stage* stage, const PackedMatrix& w, const float* source, 
                       ActTerms terms, ThreadPool::Share rows) const {
   const ActKind kind = ActKindOf(w.dtype());
   ActBuffer* acts = &*stage->prepared[KindIndex(kind)];
-  if (kind == ActKind::kInt8 && terms == ActTerms::kTwo) {
+  if (TermsFor(w, terms) == ActTerms::kTwo) {
     PrepareTwoTerms(options_.isa, w.plan(), source, stride, rows.begin, rows.end, acts);
   } else {
     PrepareActs(options_.isa, kind, w.plan(), source, stride, rows.begin, rows.end, acts);
@@ -243,13 +248,14 @@ void Decoder::NormInto(Stage* stage, const std::vector<float>& norm,
 }
 
 void Decoder::PrepareRows(Stage* stage, const float* source, size_t stride, const PackedMatrix& w,
-                          uint32_t thread) {
+                          ActTerms terms, uint32_t thread) {
   const ActKind kind = ActKindOf(w.dtype());
+  const uint32_t rows_each = TermsFor(w, terms) == ActTerms::kTwo ? 2 : 1;
   const ThreadPool::Share rows = RowShare(thread);
-  Prepare(stage, w, source, stride, ActTerms::kOne, rows);
+  Prepare(stage, w, source, stride, terms, rows);
   const ActBuffer& acts = *stage->prepared[KindIndex(kind)];
   for (uint32_t row = rows.begin; row < rows.end; ++row) {
-    const bool narrow = !sum_rule_.absolute && RowFitsInt32(kind, acts, w.plan(), row,
+    const bool narrow = !sum_rule_.absolute && RowFitsInt32(kind, acts, w.plan(), rows_each * row,
                                                             w.max_row_norm(), stage->shift[row]);
     stage->wide[row] = narrow ? 0 : 1;
   }
@@ -261,16 +267,16 @@ void Decoder::Column(const PackedMatrix& w, const Stage& stage, ActTerms terms, 
   const ThreadPool::Share groups = pool_->ShareOf(w.groups(), thread);
   const ActKind kind = ActKindOf(w.dtype());
   MatmulColumn(options_.isa, w, *stage.prepared[KindIndex(kind)], tokens_, groups.begin, groups.end,
-               y, w.rows(), kind == ActKind::kInt8 ? terms : ActTerms::kOne);
+               y, w.rows(), TermsFor(w, terms));
 }
 
 void Decoder::RowParallel(const PackedMatrix& w, const Stage& stage,
-                          const std::vector<float>& post_norm, uint32_t thread) {
+                          const std::vector<float>& post_norm, ActTerms terms, uint32_t thread) {
   const uint32_t size = config_.hidden_size;
   const ThreadPool::Share groups = pool_->ShareOf(w.groups(), thread);
   const ActBuffer& acts = *stage.prepared[KindIndex(ActKindOf(w.dtype()))];
   MatmulRow(options_.isa, w, acts, tokens_, stage.shift.data(), stage.wide.data(), groups.begin,
-            groups.end, totals_.data(), size);
+            groups.end, totals_.data(), size, TermsFor(w, terms));
   const Columns columns{groups.begin * kRowsPerGroup, std::min(groups.end * kRowsPerGroup, size)};
   const uint32_t count = columns.end - columns.begin;
   alignas(64) std::array<float, kPiece> piece;
@@ -313,8 +319,8 @@ void Decoder::AttentionHalf(uint32_t layer, uint32_t thread) {
   RunAttention(layer, thread);
   pool_->Barrier();
   PrepareRows(&stage, attention_.data(), static_cast<size_t>(config_.num_heads) * config_.head_dim,
-              w.o, thread);
-  RowParallel(w.o, stage, w.attn_post_norm, thread);
+              w.o, ActTerms::kOne, thread);
+  RowParallel(w.o, stage, w.attn_post_norm, ActTerms::kOne, thread);
 }
 
 void Decoder::FfnHalf(uint32_t layer, uint32_t thread) {
@@ -334,8 +340,8 @@ void Decoder::FfnHalf(uint32_t layer, uint32_t thread) {
                     columns.end - columns.begin, &gate_[at]);
   }
   pool_->Barrier();
-  PrepareRows(&stage, gate_.data(), config_.ffn_size, w.down, thread);
-  RowParallel(w.down, stage, w.ffn_post_norm, thread);
+  PrepareRows(&stage, gate_.data(), config_.ffn_size, w.down, ActTerms::kTwo, thread);
+  RowParallel(w.down, stage, w.ffn_post_norm, ActTerms::kTwo, thread);
 }
 
 void Decoder::FinishQkv(uint32_t layer, uint32_t thread) {
@@ -420,7 +426,7 @@ Status Decoder::Logits(std::span<const uint32_t> rows, float* out) {
   const uint32_t size = config_.hidden_size;
   const PackedMatrix& head = weights_->head;
   const ActKind kind = ActKindOf(head.dtype());
-  const ActTerms terms = kind == ActKind::kInt8 ? ActTerms::kTwo : ActTerms::kOne;
+  const ActTerms terms = TermsFor(head, ActTerms::kTwo);
   pool_->Run([&](uint32_t thread) {
     const bool few = count <= kPrivateRows;
     Stage& stage = few ? *private_[thread] : *shared_;

@@ -88,11 +88,11 @@ class Decoder {
   void Prepare(Stage* stage, const PackedMatrix& w, const float* source, size_t stride,
                ActTerms terms, ThreadPool::Share rows) const;
   void PrepareRows(Stage* stage, const float* source, size_t stride, const PackedMatrix& w,
-                   uint32_t thread);
+                   ActTerms terms, uint32_t thread);
   void Column(const PackedMatrix& w, const Stage& stage, ActTerms terms, float* y, uint32_t thread);
   // x += stage·wᵀ, through `post_norm` when the family has one.
   void RowParallel(const PackedMatrix& w, const Stage& stage, const std::vector<float>& post_norm,
-                   uint32_t thread);
+                   ActTerms terms, uint32_t thread);
 
   const ModelConfig config_;
   const DecoderOptions options_;

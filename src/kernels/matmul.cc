@@ -123,6 +123,13 @@ MatmulJob JobOf(const PackedMatrix& w, const ActBuffer& a, uint32_t rows, uint32
   return job;
 }
 
+void SetTerms(ActTerms terms, MatmulJob* job) {
+  if (terms == ActTerms::kFirstOfTwo) job->act_stride *= 2;
+  if (terms != ActTerms::kTwo) return;
+  job->terms = 2;
+  job->rows *= 2;
+}
+
 void Multiply(Isa isa, const MatmulJob& job) {
   if (job.rows == 0 || job.group_begin >= job.group_end) return;
   switch (isa) {
@@ -207,11 +214,7 @@ void MatmulColumn(Isa isa, const PackedMatrix& w, const ActBuffer& a, uint32_t r
                   uint32_t group_begin, uint32_t group_end, float* y, size_t y_stride,
                   ActTerms terms) {
   MatmulJob job = JobOf(w, a, rows, group_begin, group_end);
-  if (terms == ActTerms::kFirstOfTwo) job.act_stride *= 2;
-  if (terms == ActTerms::kTwo) {
-    job.terms = 2;
-    job.rows *= 2;
-  }
+  SetTerms(terms, &job);
   job.y = y;
   job.y_stride = y_stride;
   Multiply(isa, job);
@@ -219,8 +222,9 @@ void MatmulColumn(Isa isa, const PackedMatrix& w, const ActBuffer& a, uint32_t r
 
 void MatmulRow(Isa isa, const PackedMatrix& w, const ActBuffer& a, uint32_t rows,
                const int32_t* shift, const uint8_t* wide, uint32_t group_begin, uint32_t group_end,
-               int64_t* totals, size_t stride) {
+               int64_t* totals, size_t stride, ActTerms terms) {
   MatmulJob job = JobOf(w, a, rows, group_begin, group_end);
+  SetTerms(terms, &job);
   job.totals = totals;
   job.totals_stride = stride;
   job.shift = shift;

@@ -60,7 +60,7 @@ void PrepareTwoTerms(Isa isa, const KPlan& plan, const float* x, size_t x_stride
                      uint32_t row_begin, uint32_t row_end, ActBuffer* out);
 
 // How a buffer's rows are read: each by itself; or pairs of PrepareTwoTerms, by their first term
-// alone, or by both, whose chains are added at the end.
+// alone, or by both, whose chains (row-parallel: whose integers) are added at the end.
 enum class ActTerms { kOne, kFirstOfTwo, kTwo };
 
 // Column-parallel: y[row][16·g + lane] for groups [group_begin, group_end) and rows [0, rows).
@@ -79,9 +79,10 @@ void MatmulColumn(Isa isa, const PackedMatrix& w, const ActBuffer& a, uint32_t r
 // totals is [rows, stride] int64, written whole for groups in range (int32 sums are widened).
 void MatmulRow(Isa isa, const PackedMatrix& w, const ActBuffer& a, uint32_t rows,
                const int32_t* shift, const uint8_t* wide, uint32_t group_begin, uint32_t group_end,
-               int64_t* totals, size_t stride);
+               int64_t* totals, size_t stride, ActTerms terms = ActTerms::kOne);
 
-// Whether int32 surely holds every partial sum of a row: ‖a‖₂ · max_row_norm · 2^shift < 2^30, with
+// Whether int32 surely holds every partial sum of a row of the buffer (of a pair ask for the first
+// term's, 2r: what it leaves is smaller): ‖a‖₂ · max_row_norm · 2^shift < 2^30, with
 // ‖a‖₂ taken over the prepared values of the row. False for NaN and infinities.
 bool RowFitsInt32(ActKind kind, const ActBuffer& a, const KPlan& plan, uint32_t row,
                   float max_row_norm, int32_t shift);

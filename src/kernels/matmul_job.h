@@ -23,7 +23,7 @@ struct MatmulJob {
 
   // Activations [row][block]; a row's blocks are act_stride apart from the next row's.
   uint32_t rows = 0;
-  uint32_t terms = 1;  // 2: rows come in pairs, whose chains are added into one row of y
+  uint32_t terms = 1;  // 2: rows come in pairs, which are added into one row of y or totals
   uint32_t act_stride = 0;
   const void* acts = nullptr;         // int8, bf16 or f32 [row][block][32]
   const float* scale = nullptr;       // int8: [row][block]
@@ -37,8 +37,8 @@ struct MatmulJob {
   // Row-parallel.
   int64_t* totals = nullptr;
   size_t totals_stride = 0;
-  const int32_t* shift = nullptr;        // [row]
-  const uint8_t* wide = nullptr;         // [row]
+  const int32_t* shift = nullptr;        // [row / terms]
+  const uint8_t* wide = nullptr;         // [row / terms]
   const uint32_t* sum_groups = nullptr;  // ends of the sum groups, in blocks
   uint32_t sum_group_count = 0;
 };

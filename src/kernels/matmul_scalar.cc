@@ -127,7 +127,7 @@ void EndSumGroup(const MatmulJob& job, bool scaled, Tile* tile) {
     for (uint32_t lane = 0; lane < kLanes; ++lane) {
       const float sum = scaled ? tile->f[r][lane] : tile->f[r][lane] * tile->power[r];
       int64_t& total = tile->total[r][lane];
-      total = job.wide[tile->first_row + r] != 0
+      total = job.wide[(tile->first_row + r) / job.terms] != 0
                   ? AddWrapped(total, ToInt64(sum))
                   : AddWrapped(static_cast<int32_t>(total), ToInt32(sum));
       tile->f[r][lane] = 0.0F;
@@ -135,19 +135,24 @@ void EndSumGroup(const MatmulJob& job, bool scaled, Tile* tile) {
   }
 }
 
+// A pair of two terms is one row of the result.
 void StoreTile(const MatmulJob& job, uint32_t group, const Tile& tile) {
-  for (uint32_t r = 0; r < tile.rows; ++r) {
-    const size_t row = tile.first_row + r;
+  for (uint32_t r = 0; r < tile.rows; r += job.terms) {
+    const uint32_t second = r + job.terms - 1;
+    const size_t row = (tile.first_row + r) / job.terms;
     for (uint32_t lane = 0; lane < kLanes; ++lane) {
       const uint32_t output = group * kLanes + lane;
       if (output >= job.outputs) continue;
-      if (job.terms == 2) {
-        if (r % 2 == 0)
-          job.y[row / 2 * job.y_stride + output] = tile.f[r][lane] + tile.f[r + 1][lane];
-      } else if (job.totals == nullptr) {
-        job.y[row * job.y_stride + output] = tile.f[r][lane];
+      float f = tile.f[r][lane];
+      int64_t total = tile.total[r][lane];
+      if (second != r) {
+        f = f + tile.f[second][lane];
+        total = AddWrapped(total, tile.total[second][lane]);
+      }
+      if (job.totals == nullptr) {
+        job.y[row * job.y_stride + output] = f;
       } else {
-        job.totals[row * job.totals_stride + output] = tile.total[r][lane];
+        job.totals[row * job.totals_stride + output] = total;
       }
     }
   }
@@ -184,7 +189,7 @@ void MatmulScalar(const MatmulJob& job) {
     for (uint32_t row = 0; row < job.rows; row += kTileRows) {
       Tile tile{.first_row = row, .rows = std::min(kTileRows, job.rows - row)};
       for (uint32_t r = 0; r < tile.rows; ++r) {
-        tile.power[r] = job.totals == nullptr ? 1.0F : PowerOf(job.shift[row + r]);
+        tile.power[r] = job.totals == nullptr ? 1.0F : PowerOf(job.shift[(row + r) / job.terms]);
       }
       RunTile(job, layout, group, &tile);
     }

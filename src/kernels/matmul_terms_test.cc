@@ -74,6 +74,34 @@ TEST_P(TwoTerms, RoundLess) {
   EXPECT_LT(error_two, error_one / 50);
 }
 
+TEST_P(TwoTerms, AddAsIntegersInRowParallelProducts) {
+  constexpr uint32_t kCols = 512;
+  constexpr uint32_t kRows = 5;
+  const Weights w = MakeWeights(GetParam(), 50, kCols, 3);
+  const UnitRange all{0, kCols / 64};
+  const PackedMatrix m = Pack(w.view, RowPlan(kCols, 64, 64, {&all, 1}));
+  const std::vector<float> x = MakeActivations(kRows, kCols, 9);
+  const std::vector<int32_t> shift{18, 20, 17, 20, 19};
+  const std::vector<uint8_t> wide{0, 1, 0, 0, 1};
+  std::vector<int64_t> truth;
+  for (Isa isa : kIsas) {
+    if (!CpuSupports(isa)) continue;
+    ActBuffer acts(2 * kRows, static_cast<uint32_t>(m.plan().blocks.size()));
+    PrepareTwoTerms(isa, m.plan(), x.data(), kCols, 0, kRows, &acts);
+    std::vector<int64_t> totals(size_t{kRows} * m.rows());
+    MatmulRow(isa, m, acts, kRows, shift.data(), wide.data(), 0, m.groups(), totals.data(),
+              m.rows(), ActTerms::kTwo);
+    if (truth.empty()) truth = totals;
+    EXPECT_EQ(totals, truth) << IsaName(isa);
+  }
+  const std::vector<float> plain =
+      Multiply(Isa::kScalar, Pack(w.view, ColumnPlan(kCols)), x, kRows, ActTerms::kTwo);
+  for (size_t i = 0; i < truth.size(); ++i) {
+    const double quantum = std::ldexp(1.0, -shift[i / m.rows()]);
+    EXPECT_NEAR(static_cast<double>(truth[i]) * quantum, plain[i], 64 * quantum + 1e-3);
+  }
+}
+
 std::string TypeName(const ::testing::TestParamInfo<DType>& info) {
   return std::string(NameOf(info.param));
 }

@@ -86,29 +86,30 @@ inline void FillTables(const MatmulJob& job, const RecordLayout& layout, uint32_
   }
 }
 
+inline int64_t WrappedSum(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+
 inline void StoreTile(const MatmulJob& job, uint32_t group, uint32_t row, uint32_t rows,
                       const Tile& tile) {
   const uint32_t left = job.outputs - group * kLanes;
   const uint32_t lanes = left < kLanes ? left : kLanes;
-  if (job.terms == 2) {  // column-parallel, and tiles of an even number of rows
-    for (uint32_t r = 0; r < rows; r += 2) {
-      float* y = job.y + static_cast<size_t>((row + r) / 2) * job.y_stride + group * kLanes;
-      for (uint32_t i = 0; i < lanes; ++i) y[i] = tile.f[r][i] + tile.f[r + 1][i];
-    }
-    return;
-  }
-  for (uint32_t r = 0; r < rows; ++r) {
-    const size_t out = row + r;
+  // Of two terms tiles have an even number of rows; a pair is one row of the result.
+  for (uint32_t r = 0; r < rows; r += job.terms) {
+    const uint32_t second = r + job.terms - 1;
+    const size_t out = (row + r) / job.terms;
     if (job.totals == nullptr) {
       float* y = job.y + out * job.y_stride + group * kLanes;
-      for (uint32_t i = 0; i < lanes; ++i) y[i] = tile.f[r][i];
+      for (uint32_t i = 0; i < lanes; ++i) {
+        y[i] = second == r ? tile.f[r][i] : tile.f[r][i] + tile.f[second][i];
+      }
       continue;
     }
     int64_t* totals = job.totals + out * job.totals_stride + group * kLanes;
-    if (tile.any_wide) {
-      for (uint32_t i = 0; i < lanes; ++i) totals[i] = tile.wide[r][i];
-    } else {
-      for (uint32_t i = 0; i < lanes; ++i) totals[i] = tile.narrow[r][i];
+    for (uint32_t i = 0; i < lanes; ++i) {
+      const int64_t first = tile.any_wide ? tile.wide[r][i] : tile.narrow[r][i];
+      const int64_t more = tile.any_wide ? tile.wide[second][i] : tile.narrow[second][i];
+      totals[i] = second == r ? first : WrappedSum(first, more);
     }
   }
 }
@@ -116,8 +117,8 @@ inline void StoreTile(const MatmulJob& job, uint32_t group, uint32_t row, uint32
 inline void StartTile(const MatmulJob& job, uint32_t row, uint32_t rows, Tile* tile) {
   tile->any_wide = false;
   for (uint32_t r = 0; r < rows; ++r) {
-    tile->power[r] = job.totals == nullptr ? 1.0F : PowerOf(job.shift[row + r]);
-    if (job.totals != nullptr && job.wide[row + r] != 0) tile->any_wide = true;
+    tile->power[r] = job.totals == nullptr ? 1.0F : PowerOf(job.shift[(row + r) / job.terms]);
+    if (job.totals != nullptr && job.wide[(row + r) / job.terms] != 0) tile->any_wide = true;
     for (uint32_t i = 0; i < kLanes; ++i) {
       tile->f[r][i] = 0;
       tile->narrow[r][i] = 0;
