@@ -13,3 +13,8 @@ cleave_test(NAME matmul SOURCES matmul_test.cc matmul_row_test.cc matmul_terms_t
                            packed_matrix_test.cc
             DEPS cleave_kernels)
 cleave_bench(NAME matmul SOURCES matmul_bench.cc DEPS cleave_kernels)
+if(CLEAVE_BUILD_TESTS AND NOT CLEAVE_SANITIZE)
+  add_test(NAME kernel_spills COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/kernel_spills_check.sh
+                                      $<TARGET_FILE:cleave_kernels>)
+  set_tests_properties(kernel_spills PROPERTIES LABELS quick)
+endif()
