@@ -96,6 +96,7 @@ void ServeFlags::Finish() {
   server.force_include_usage = enable_force_include_usage;
   server.return_tokens_as_token_ids = return_tokens_as_token_ids;
   server.access_log = access_log;
+  if (seed) server.seed = static_cast<uint64_t>(*seed);
   server.stall_timeout = std::chrono::milliseconds(static_cast<int64_t>(stall_timeout_s * 1000));
 }
 

@@ -6,6 +6,7 @@
 #include <ctime>
 #include <utility>
 
+#include "base/rng.h"
 #include "http/door.h"
 #include "http/openai/error.h"
 
@@ -255,7 +256,7 @@ void Api::Front::FinishJob(const std::shared_ptr<Job>& job) {
     if (id.empty()) id = reply->request_id();
     answer.id = (job->route == RouteId::kChat ? "chatcmpl-" : "cmpl-") + id;
     answer.created_s = std::time(nullptr);
-    generations_->Start(std::move(reply), std::move(prepared), NewSeed(), model_.engine);
+    generations_->Start(std::move(reply), std::move(prepared), SeedOfNext(), model_.engine);
   }
   UpdateActive();
 }
@@ -285,5 +286,10 @@ size_t Api::ActiveRequests() const { return front_->ActiveRequests(); }
 bool Api::WaitIdle(TimePoint deadline) { return front_->WaitIdle(deadline); }
 void Api::FailAll(const Status& why) { front_->FailAll(why); }
 void Api::Stop() { front_->Stop(); }
+
+uint64_t Api::Front::SeedOfNext() {
+  if (!options_.seed) return NewSeed();
+  return RandomBits({.seed = *options_.seed, .position = generations_started_++});
+}
 
 }  // namespace cleave

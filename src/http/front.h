@@ -57,6 +57,8 @@ class Api::Front {
                                                           const Route& route) const;
   [[nodiscard]] static http::Response Preflight(const Route& route);
   void Answer(const http::Request& request, const Route& route, Reply* reply);
+  // The seed of the next request that brings none.
+  uint64_t SeedOfNext();
   void StartJob(http::Request&& request, const Route& route, std::unique_ptr<Reply> reply);
   [[nodiscard]] std::optional<openai::ApiError> CheckOpen() const;
   void FinishJob(const std::shared_ptr<Job>& job);
@@ -80,6 +82,7 @@ class Api::Front {
   Status failing_;  // set by FailAll: jobs that come back get it
   size_t preparing_ = 0;
   std::unique_ptr<Generations> generations_;
+  uint64_t generations_started_ = 0;
 
   // Shared.
   std::atomic<bool> draining_{false};

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct ServerOptions {
 
   int32_t max_logprobs = 20;  // -1: the whole vocabulary
   GenerationConfigSource generation_config = GenerationConfigSource::kModel;
+  // Requests without a seed get one made of this and how many came before; nothing: a random one.
+  std::optional<uint64_t> seed;
   bool trust_request_chat_template = false;
   bool prompt_tokens_details = false;  // usage shows cached tokens
   bool force_include_usage = false;    // every stream ends with usage
