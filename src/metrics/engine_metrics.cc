@@ -85,6 +85,10 @@ void EngineMetrics::AddTotals(prometheus::Registry* r) {
   computed_source_.counter = NewCounter(r, source, source_help, {{"source", "local_compute"}});
   cached_source_.counter = NewCounter(r, source, source_help, {{"source", "local_cache_hit"}});
   NewCounter(r, source, source_help, {{"source", "external_kv_transfer"}});
+  const std::string cached = "vllm:prompt_tokens_cached_by_source_total";
+  const std::string cached_help = "Prompt tokens not computed, by where they were found.";
+  cached_by_source_.counter = NewCounter(r, cached, cached_help, {{"source", "local_cache_hit"}});
+  NewCounter(r, cached, cached_help, {{"source", "external_kv_transfer"}});
   const std::string ended = "vllm:request_success_total";
   const std::string ended_help = "Sequences that ended, by reason.";
   ended_stop_ = NewCounter(r, ended, ended_help, {{"finished_reason", "stop"}});
@@ -211,6 +215,7 @@ void EngineMetrics::Update(const EngineStats& stats) {
   generation_total_.Follow(static_cast<double>(stats.generation_tokens));
   cached_total_.Follow(hits);
   cached_source_.Follow(hits);
+  cached_by_source_.Follow(hits);
   computed_source_.Follow(std::max(0.0, prompt - hits));
   steps_.Follow(static_cast<double>(stats.steps));
   step_seconds_.Follow(stats.step_s);

@@ -80,7 +80,8 @@ class EngineMetrics final : public EngineObserver {
   std::mutex mu_;
   // Guarded by mu_.
   Follower queries_, hits_, preempted_, prompt_total_, generation_total_, cached_total_;
-  Follower computed_source_, cached_source_, steps_, step_seconds_, forward_seconds_;
+  Follower computed_source_, cached_source_, cached_by_source_, steps_, step_seconds_,
+      forward_seconds_;
   std::unordered_set<SequenceId> stopped_;  // ended by a stop string, end not seen yet
 };
 

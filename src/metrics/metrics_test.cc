@@ -79,6 +79,8 @@ TEST(ServerMetricsTest, LevelsAndTotalsFollowTheEngine) {
   EXPECT_THAT(text, HasSubstr(Line("vllm:generation_tokens_total", "", "9")));
   EXPECT_THAT(text, HasSubstr(Line("vllm:num_preemptions_total", "", "1")));
   EXPECT_THAT(text, HasSubstr("source=\"local_compute\"} 68\n"));
+  EXPECT_THAT(text, HasSubstr("vllm:prompt_tokens_cached_by_source_total{engine=\"0\",model_name="
+                              "\"tiny \\\"quoted\\\"\",source=\"local_cache_hit\"} 32\n"));
   EXPECT_THAT(text, HasSubstr("kv_cache_size_tokens=\"4096\""));
   EXPECT_THAT(text, HasSubstr("kv_cache_max_concurrency=\"2.00\""));
   EXPECT_THAT(text, HasSubstr("enable_prefix_caching=\"True\""));
