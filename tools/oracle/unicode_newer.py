@@ -12,12 +12,13 @@ from tokenizers import Regex, pre_tokenizers
 
 CATEGORIES = ("Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So "
               "Zs Zl Zp Cc Cf Co Cn").split()
-# Stand-ins, none of them named literally by a known pre-tokenizer pattern.
-STAND_IN_3 = {"Lu": 0xA7C7, "Ll": 0xA7C8, "Mn": 0x20D0, "Mc": 0x0903, "Po": 0x1360, "So": 0x2400,
+# Stand-ins, none of them named literally by a known pattern; punctuation after Unicode 8, which
+# HF's Punctuation does not know either.
+STAND_IN_3 = {"Lu": 0xA7C7, "Ll": 0xA7C8, "Mn": 0x20D0, "Mc": 0x0903, "Po": 0x2E4F, "So": 0x2400,
               "Cf": 0x200B}
 STAND_IN_4 = {"Lu": 0x16E40, "Ll": 0x16E60, "Lm": 0x10780, "Lo": 0x10000, "Mn": 0x1E8D0,
               "Mc": 0x16F51, "Nd": 0x1D7CE, "No": 0x10107, "Sm": 0x1D6C1, "So": 0x1F300,
-              "Po": 0x10100, "Pd": 0x10EAD, "Cf": 0xE0001}
+              "Po": 0x1144B, "Pd": 0x10EAD, "Cf": 0xE0001}
 HAN_4 = {"Lo": 0x20000}
 
 

@@ -59,21 +59,32 @@ Result<std::unique_ptr<BpeModel>> BpeModel::Create(const Vocab* vocab,
   return model;
 }
 
+// Vocabularies are mostly numbered in the order of their merges, or name a product several times
+// in a row: those tokens are looked at first.
+int32_t BpeModel::ProductOf(std::string_view text, int32_t last) const {
+  for (const int32_t guess : {last, last + 1}) {
+    if (vocab_->Text(guess) == text) return guess;
+  }
+  return vocab_->Find(text);
+}
+
 Status BpeModel::AddMerges(const std::vector<MergePair>& merges) {
   merges_.Reserve(merges.size());
-  std::vector<bool> fallback(static_cast<size_t>(vocab_->size()) + 1, false);
-  for (const int32_t id : fallback_.ids) fallback[id == kNoToken ? vocab_->size() : id] = true;
+  TokenFlags fallback(static_cast<size_t>(vocab_->size()), false);
+  for (const int32_t id : fallback_.ids) {
+    if (id != kNoToken) fallback[id] = true;
+  }
   if (options_.unk_id != kNoToken) fallback[options_.unk_id] = true;
-  fallback.back() = false;
   bool merges_fallback = false;
   std::string product;
+  int32_t id = kNoToken;
   for (size_t rank = 0; rank < merges.size(); ++rank) {
     const MergePair& pair = merges[rank];
     product.assign(pair.left);
     product.append(pair.right);
     const int32_t left = vocab_->Find(pair.left);
     const int32_t right = vocab_->Find(pair.right);
-    const int32_t id = vocab_->Find(product);
+    id = ProductOf(product, id);
     for (const auto& [text, found] : {std::pair(pair.left, left), std::pair(pair.right, right),
                                       std::pair(std::string_view(product), id)}) {
       if (found != kNoToken) continue;

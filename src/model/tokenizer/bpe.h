@@ -63,6 +63,7 @@ class BpeModel final : public TextModel {
 
  private:
   BpeModel(const Vocab* vocab, const BpeOptions& options, ModelTokens tokens);
+  int32_t ProductOf(std::string_view text, int32_t last) const;
   Status AddMerges(const std::vector<MergePair>& merges);
 
   // The model's own token of this text that `guard` allows.

@@ -6,16 +6,13 @@
 #include <utility>
 
 #include "model/tokenizer/json_fields.h"
+#include "model/tokenizer/reference_patterns.h"
 #include "model/tokenizer/utf8.h"
 
 namespace cleave::tok {
 namespace {
 
 using nlohmann::json;
-
-// GPT-2's own pattern, which ByteLevel stands for.
-constexpr std::string_view kByteLevelPattern =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 Status UnknownType(std::string_view kind, std::string_view type, std::string_view known) {
   return Unsupported(fmt::format("tokenizer.json: {} type \"{:.100}\" is not supported (known: {})",
@@ -75,8 +72,7 @@ Status ReadByteLevel(const JsonFields& fields, PreTokenizer* out) {
   ASSIGN_OR_RETURN(const bool use_regex, fields.Bool("use_regex", true));
   if (prefix_space) out->AddPrefixSpace();
   if (use_regex) {
-    RETURN_IF_ERROR(
-        AddKnownSplit(kByteLevelPattern, SplitBehavior::kIsolated, SplitOn::kMatches, out));
+    RETURN_IF_ERROR(AddKnownSplit(kGpt2Words, SplitBehavior::kIsolated, SplitOn::kMatches, out));
   }
   out->AddByteChars();
   return OkStatus();
@@ -330,7 +326,7 @@ Status ReadPreTokenizer(const json& component, PreTokenizer* out) {
   if (type == "CharDelimiterSplit" || type == "Delimiter") return ReadDelimiter(fields, out);
   if (type == "Digits") {
     ASSIGN_OR_RETURN(const bool single, fields.Bool("individual_digits", false));
-    return AddKnownSplit(R"(\p{N})", single ? SplitBehavior::kIsolated : SplitBehavior::kContiguous,
+    return AddKnownSplit(kNumber, single ? SplitBehavior::kIsolated : SplitBehavior::kContiguous,
                          SplitOn::kMatches, out);
   }
   if (type == "Punctuation") {
@@ -338,11 +334,10 @@ Status ReadPreTokenizer(const json& component, PreTokenizer* out) {
     if (!fields.At("behavior").is_null()) {
       ASSIGN_OR_RETURN(behavior, ReadBehavior(fields));
     }
-    return AddKnownSplit(R"([!-/:-@\[-`{-~\p{P}])", behavior, SplitOn::kMatches, out);
+    return AddKnownSplit(kPunctuation, behavior, SplitOn::kMatches, out);
   }
   if (type == "Whitespace") {
-    return AddKnownSplit(R"([\w\x{200C}\x{200D}]+|[^\w\x{200C}\x{200D}\s]+)",
-                         SplitBehavior::kRemoved, SplitOn::kGaps, out);
+    return AddKnownSplit(kWordsAndMarks, SplitBehavior::kRemoved, SplitOn::kGaps, out);
   }
   if (type == "WhitespaceSplit") {
     return AddKnownSplit(R"(\s)", SplitBehavior::kRemoved, SplitOn::kMatches, out);

@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "model/tokenizer/reference_patterns.h"
+
 namespace cleave::tok {
 namespace {
 
@@ -20,12 +22,8 @@ struct Cut {
 };
 constexpr Cut kByteChars{""};
 
-constexpr std::string_view kDigit = R"(\p{N})";
-constexpr std::string_view kGpt2Words =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-
 constexpr Cut kGpt2[] = {{kGpt2Words}};
-constexpr Cut kDigitsGpt2[] = {{kDigit}, {kGpt2Words}};
+constexpr Cut kDigitsGpt2[] = {{kNumber}, {kGpt2Words}};
 
 // cl100k as Llama 3 has it; with single digits as Qwen 2; with marks in words as Qwen 3.5.
 constexpr Cut kLlama3[] = {{R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3})"
@@ -76,21 +74,20 @@ constexpr Cut kDeepseekLlm[] = {
     {R"(\s?[!-/:-~\x{FF01}-\x{FF0F}\x{FF1A}-\x{FF5E}\x{2018}-\x{201F}\x{3000}-\x{3002}]+)"},
     {R"(\s+$)"},
     {kDeepseekCjk},
-    {kDigit}};
+    {kNumber}};
 constexpr Cut kDeepseekCoder[] = {
-    {R"([\r\n])"}, {R"(\s?\p{L}+)"}, {R"(\s?\p{P}+)"}, {kDeepseekCjk}, {kDigit}};
+    {R"([\r\n])"}, {R"(\s?\p{L}+)"}, {R"(\s?\p{P}+)"}, {kDeepseekCjk}, {kNumber}};
 constexpr Cut kDeepseekV3[] = {
     {R"(\p{N}{1,3})"},
     {R"([\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)"},
     {R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+)"
      R"(| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
 
-constexpr std::string_view kPunctuation = R"([!-/:-@\[-`{-~\p{P}])";
 // Digits are looked for among the byte-level characters, as the model's own tokenizer does.
 constexpr Cut kFalcon[] = {{kPunctuation, kContiguous},
                            {kGpt2Words},
                            kByteChars,
-                           {kDigit, kContiguous},
+                           {kNumber, kContiguous},
                            {R"([0-9][0-9][0-9])"}};
 // What a file without a name gets.
 constexpr Cut kDefault[] = {

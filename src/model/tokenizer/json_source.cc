@@ -20,11 +20,12 @@ namespace {
 using nlohmann::json;
 
 Status CheckModelType(const JsonTokenizer& file, const JsonFields& model) {
-  std::string type = file.vocab_is_list ? "Unigram" : "BPE";
+  std::string type = "BPE";
   if (!model.At("type").is_null()) {
     ASSIGN_OR_RETURN(type, model.String("type"));
   }
-  if (type != "BPE" || file.vocab_is_list) {
+  if (file.vocab_is_list) type = "Unigram";
+  if (type != "BPE") {
     return Unsupported(
         fmt::format("tokenizer.json: model type \"{:.100}\" is not supported (known: BPE)", type));
   }

@@ -161,6 +161,7 @@ class PipelineTokenizer::Encoding {
   }
 
   void Words(std::string text, Guard guard, PreTokenizer::Position position) {
+    if (text.empty()) return;
     const size_t size = text.size();
     CutText cut{std::move(text), {{0, size}}};
     p_.pre_tokenizer.Apply(position, &regex_, &cut);
@@ -218,8 +219,12 @@ std::optional<int32_t> PipelineTokenizer::IdOf(std::string_view token_text) cons
 
 void PipelineTokenizer::DecodeNext(int32_t id, SkipSpecial skip, DecodeState* state,
                                    std::string* out) const {
-  if (!p_.vocab->Has(id) || (skip == SkipSpecial::kYes && IsSpecial(id))) return;
-  p_.decoder.Push(ShownText(id), state, out);
+  if (!p_.vocab->Has(id)) return;
+  const std::string_view text = ShownText(id);
+  // The reference library skips by text: a special token that a normalizer changed is shown.
+  const bool skipped = IsSpecial(id) && text == p_.vocab->Text(id);
+  if (skip == SkipSpecial::kYes && skipped) return;
+  p_.decoder.Push(text, state, out);
 }
 
 void PipelineTokenizer::DecodeEnd(DecodeState* state, std::string* out) const {

@@ -4,6 +4,9 @@
 #include <unicode/normalizer2.h>
 #include <unicode/stringpiece.h>
 #include <unicode/uchar.h>
+#include <unicode/uniset.h>
+
+#include <algorithm>
 
 #include "model/tokenizer/utf8.h"
 
@@ -22,6 +25,35 @@ const icu::Normalizer2* InstanceOf(NormalForm form, UErrorCode* error) {
       break;
   }
   return icu::Normalizer2::getNFKDInstance(*error);
+}
+
+// The reference library normalizes by Unicode 9: later characters stay as they are.
+icu::UnicodeSet MakeNormalizedSet() {
+  UErrorCode error = U_ZERO_ERROR;
+  icu::UnicodeSet set(u"[:age=9.0:]", error);
+  if (U_FAILURE(error) != 0) set.set(0, 0x10FFFF);
+  set.freeze();
+  return set;
+}
+
+// Lower case of capitals that came after ICU 72's Unicode 15.
+struct NewerCapital {
+  uint32_t first;
+  uint32_t last;
+  uint32_t lower;  // of the first
+};
+constexpr NewerCapital kNewerCapitals[] = {
+    {0x1C89, 0x1C89, 0x1C8A},   {0xA7CB, 0xA7CB, 0x0264}, {0xA7CC, 0xA7CC, 0xA7CD},
+    {0xA7CE, 0xA7CE, 0xA7CF},   {0xA7D2, 0xA7D2, 0xA7D3}, {0xA7D4, 0xA7D4, 0xA7D5},
+    {0xA7DA, 0xA7DA, 0xA7DB},   {0xA7DC, 0xA7DC, 0x019B}, {0x10D50, 0x10D65, 0x10D70},
+    {0x16EA0, 0x16EB8, 0x16EBB}};
+
+uint32_t LowerOf(uint32_t cp) {
+  if (cp < 0x80) return cp >= 'A' && cp <= 'Z' ? cp + 0x20 : cp;
+  for (const NewerCapital& capital : kNewerCapitals) {
+    if (cp >= capital.first && cp <= capital.last) return capital.lower + (cp - capital.first);
+  }
+  return static_cast<uint32_t>(u_tolower(static_cast<UChar32>(cp)));
 }
 
 }  // namespace
@@ -65,13 +97,17 @@ size_t TrailingBlanks(std::string_view text) {
 }
 
 std::string Normalize(NormalForm form, std::string_view text) {
+  const auto is_ascii = [](char c) { return static_cast<unsigned char>(c) < 0x80; };
+  if (std::all_of(text.begin(), text.end(), is_ascii)) return std::string(text);
+  static const icu::UnicodeSet normalized = MakeNormalizedSet();
   UErrorCode error = U_ZERO_ERROR;
-  const icu::Normalizer2* normalizer = InstanceOf(form, &error);
+  const icu::Normalizer2* full = InstanceOf(form, &error);
   std::string out;
   if (U_FAILURE(error) == 0) {
+    const icu::FilteredNormalizer2 normalizer(*full, normalized);
     icu::StringByteSink<std::string> sink(&out, static_cast<int32_t>(text.size()));
-    normalizer->normalizeUTF8(0, icu::StringPiece(text.data(), static_cast<int32_t>(text.size())),
-                              sink, nullptr, error);
+    normalizer.normalizeUTF8(0, icu::StringPiece(text.data(), static_cast<int32_t>(text.size())),
+                             sink, nullptr, error);
   }
   return U_FAILURE(error) != 0 ? std::string(text) : out;
 }
@@ -86,7 +122,7 @@ std::string LowerCase(std::string_view text) {
     if (cp == kCapitalIWithDot) {
       out.append("i\xCC\x87");
     } else {
-      AppendCodePoint(static_cast<uint32_t>(u_tolower(static_cast<UChar32>(cp))), &out);
+      AppendCodePoint(LowerOf(cp), &out);
     }
   }
   return out;
