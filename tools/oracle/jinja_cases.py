@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Expected outputs of chat templates, from Jinja2 set up as Hugging Face's apply_chat_template does.
+"""Expected outputs of chat templates, from Jinja2 set up as apply_chat_template sets it up.
 
   jinja_cases.py --cases src/model/jinja/testdata/cases.json
       small cases, one or a few per feature, and whole chat templates (committed)

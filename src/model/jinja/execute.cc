@@ -109,6 +109,7 @@ Flow Interpreter::Do(const CallBlockStatement& node, const ScopePtr& scope, Text
   Value callee = Evaluate(*node.call->items[0], scope);
   for (size_t i = 0; i + 1 < links.size(); ++i) callee = Follow(links[i], std::move(callee), scope);
   CallArguments arguments = EvaluateArguments(links.back().call, scope);
+  rt_.Keep(scope);  // the caller holds the scope, which may come to hold the caller
   arguments.named.emplace_back("caller", Value(MakeMacro(*this, node.caller, scope)));
   line_ = links.back().line;
   AppendStr(rt_, out, CallValue(callee, std::move(arguments)));

@@ -94,7 +94,11 @@ Int RoundInteger(Int value, Int precision) {
   Int quotient = magnitude / unit;
   const Int twice = (magnitude % unit) * 2;
   if (twice > unit || (twice == unit && quotient % 2 != 0)) ++quotient;
-  return value < 0 ? -quotient * unit : quotient * unit;
+  Int rounded = 0;
+  if (__builtin_mul_overflow(quotient, unit, &rounded)) {
+    FailBound("an integer needs more than 127 bits");
+  }
+  return value < 0 ? -rounded : rounded;
 }
 
 Value Round(Runtime& rt, const Value& input, CallArguments call) {

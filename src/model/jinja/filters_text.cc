@@ -158,7 +158,7 @@ Value Truncate(Runtime& rt, const Value& input, CallArguments call) {
     Fail(fmt::format("truncate: expected length >= {}", end.length()));
   }
   if (leeway < 0) Fail("truncate: expected leeway >= 0");
-  if (static_cast<Int>(text->length()) <= length + leeway) return input;
+  if (static_cast<Int>(text->length()) - length <= leeway) return input;
   const size_t kept = text->ByteOf(ToSize(length) - end.length());
   size_t cut = kept;
   if (!a.TruthOr(1, false)) {

@@ -1,6 +1,7 @@
 // The global names of templates: Jinja's own and those Hugging Face adds.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <ctime>
@@ -136,7 +137,7 @@ Value StrftimeNow(Runtime& rt, CallArguments call) {
 // cycler(a, b): .next() goes round, .current looks, .reset() starts again.
 class Cycler : public Object, public std::enable_shared_from_this<Cycler> {
  public:
-  explicit Cycler(std::vector<Value> items) : items_(std::move(items)) {}
+  Cycler(std::vector<Value> items, uint32_t depth) : Object(depth), items_(std::move(items)) {}
 
   enum class Move { kNext, kReset };
   Value Turn(Move move) {
@@ -160,8 +161,8 @@ class Cycler : public Object, public std::enable_shared_from_this<Cycler> {
 class CyclerMethod : public Object {
  public:
   // shared: the method keeps its cycler.
-  CyclerMethod(std::shared_ptr<Cycler> cycler, Cycler::Move move)
-      : cycler_(std::move(cycler)), move_(move) {}
+  CyclerMethod(const Runtime& rt, std::shared_ptr<Cycler> cycler, Cycler::Move move)
+      : Object(DepthAbove(rt, cycler->depth())), cycler_(std::move(cycler)), move_(move) {}
 
   std::string_view type_name() const override { return "method"; }
   bool callable() const override { return true; }
@@ -175,10 +176,10 @@ class CyclerMethod : public Object {
   Cycler::Move move_;
 };
 
-std::optional<Value> Cycler::Attribute(Runtime& /*rt*/, std::string_view name) {
+std::optional<Value> Cycler::Attribute(Runtime& rt, std::string_view name) {
   if (name == "current") return items_[pos_];
   const auto method = [&](Move move) {
-    return Value(ObjectPtr(std::make_shared<CyclerMethod>(shared_from_this(), move)));
+    return Value(ObjectPtr(std::make_shared<CyclerMethod>(rt, shared_from_this(), move)));
   };
   if (name == "next") return method(Move::kNext);
   if (name == "reset") return method(Move::kReset);
@@ -189,13 +190,18 @@ Value MakeCycler(Runtime& rt, CallArguments call) {
   if (!call.named.empty()) Fail("cycler() takes no keyword arguments");
   if (call.positional.empty()) Fail("at least one item has to be provided");
   rt.Step(call.positional.size());
-  return Value(ObjectPtr(std::make_shared<Cycler>(std::move(call.positional))));
+  uint32_t depth = 0;
+  for (const Value& item : call.positional) {
+    depth = std::max(depth, DepthAbove(rt, DepthOf(item)));
+  }
+  return Value(ObjectPtr(std::make_shared<Cycler>(std::move(call.positional), depth)));
 }
 
 // joiner(sep): called, gives nothing the first time and the separator after that.
 class Joiner : public Object {
  public:
-  explicit Joiner(Value separator) : separator_(std::move(separator)) {}
+  Joiner(const Runtime& rt, const Value& separator)
+      : Object(DepthAbove(rt, DepthOf(separator))), separator_(separator) {}
 
   std::string_view type_name() const override { return "Joiner"; }
   bool callable() const override { return true; }
@@ -212,8 +218,7 @@ class Joiner : public Object {
 
 Value MakeJoiner(Runtime& rt, CallArguments call) {
   const Arguments a("joiner", std::move(call), {"sep"});
-  Value separator = a.Or(0, MakeString(rt, ", "));
-  return Value(ObjectPtr(std::make_shared<Joiner>(std::move(separator))));
+  return Value(ObjectPtr(std::make_shared<Joiner>(rt, a.Or(0, MakeString(rt, ", ")))));
 }
 
 struct Builtin {

@@ -18,7 +18,8 @@ class Loop : public Object, public std::enable_shared_from_this<Loop> {
  public:
   Loop(Interpreter& interpreter, const ForStatement& node, Value iterable, uint32_t depth,
        ScopePtr scope)
-      : interpreter_(interpreter),
+      : Object(DepthAbove(interpreter.runtime(), DepthOf(iterable))),
+        interpreter_(interpreter),
         node_(node),
         iterable_(iterable),
         cursor_(interpreter.runtime(), std::move(iterable)),
@@ -32,6 +33,16 @@ class Loop : public Object, public std::enable_shared_from_this<Loop> {
     ++taken_;
     before_ = std::exchange(current_, *next);
     return next;
+  }
+
+  // After the last iteration. A loop that a namespace still holds must not hold its scope, and with
+  // that whatever came before; one that can be called again needs it to the end of the render.
+  void Finish() {
+    if (node_.recursive) {
+      interpreter_.runtime().Keep(scope_);
+    } else {
+      scope_.reset();
+    }
   }
 
   std::string_view type_name() const override { return "LoopContext"; }
@@ -83,6 +94,7 @@ class Loop : public Object, public std::enable_shared_from_this<Loop> {
     while (auto item = cursor_.Next()) {
       if (Passes(*item)) return item;
     }
+    drained_ = true;
     return std::nullopt;
   }
 
@@ -115,7 +127,7 @@ class Loop : public Object, public std::enable_shared_from_this<Loop> {
   const Value iterable_;
   Cursor cursor_;
   const uint32_t depth_;
-  ScopePtr scope_;  // where the for statement stands
+  ScopePtr scope_;  // where the for statement stands; null once the loop is finished
   size_t taken_ = 0;
   Value current_;
   Value before_;
@@ -131,7 +143,8 @@ class LoopMethod : public Object {
  public:
   enum class Kind { kCycle, kChanged };
   // shared: the method keeps its loop.
-  LoopMethod(std::shared_ptr<Loop> loop, Kind kind) : loop_(std::move(loop)), kind_(kind) {}
+  LoopMethod(const Runtime& rt, std::shared_ptr<Loop> loop, Kind kind)
+      : Object(DepthAbove(rt, loop->depth())), loop_(std::move(loop)), kind_(kind) {}
 
   std::string_view type_name() const override { return "method"; }
   bool callable() const override { return true; }
@@ -146,7 +159,7 @@ class LoopMethod : public Object {
   Kind kind_;
 };
 
-std::optional<Value> Loop::Attribute(Runtime& /*rt*/, std::string_view name) {
+std::optional<Value> Loop::Attribute(Runtime& rt, std::string_view name) {
   if (name == "index") return Value::Count(taken_);
   if (name == "index0") return Value::Count(taken_ - 1);
   if (name == "first") return Value(taken_ == 1);
@@ -163,7 +176,7 @@ std::optional<Value> Loop::Attribute(Runtime& /*rt*/, std::string_view name) {
     return Ahead() ? *Ahead() : Value::UndefinedBecause("there is no next item");
   }
   const auto method = [&](LoopMethod::Kind kind) {
-    return Value(ObjectPtr(std::make_shared<LoopMethod>(shared_from_this(), kind)));
+    return Value(ObjectPtr(std::make_shared<LoopMethod>(rt, shared_from_this(), kind)));
   };
   if (name == "cycle") return method(LoopMethod::Kind::kCycle);
   if (name == "changed") return method(LoopMethod::Kind::kChanged);
@@ -186,6 +199,7 @@ Flow Interpreter::RunLoop(const ForStatement& node, const Value& iterable, uint3
     // As in Jinja, iterations cut short do not keep the else part from running.
     finished_one = finished_one || flow == Flow::kNext;
   }
+  loop->Finish();
   if (finished_one || node.otherwise.empty()) return Flow::kNext;
   return Execute(node.otherwise, std::make_shared<Scope>(scope), out);
 }

@@ -15,7 +15,8 @@ namespace {
 
 class BoundMethod : public Object {
  public:
-  BoundMethod(Value self, const Method* method) : self_(std::move(self)), method_(method) {}
+  BoundMethod(const Runtime& rt, const Value& self, const Method* method)
+      : Object(DepthAbove(rt, DepthOf(self))), self_(self), method_(method) {}
 
   std::string_view type_name() const override { return "method"; }
   bool callable() const override { return true; }
@@ -142,7 +143,7 @@ std::optional<Value> FindMethod(Runtime& rt, const Value& self, std::string_view
   rt.Step();
   if (auto field = GroupAttribute(self, name)) return field;
   if (const Method* method = FindEntry(self, name)) {
-    return Value(ObjectPtr(std::make_shared<BoundMethod>(self, method)));
+    return Value(ObjectPtr(std::make_shared<BoundMethod>(rt, self, method)));
   }
   if (!IsMutator(self, name)) return std::nullopt;
   return Value::UndefinedBecause(fmt::format(

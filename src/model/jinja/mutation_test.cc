@@ -103,23 +103,21 @@ Json MutatedValue(const Json& value, RngStream& rng) {
   return out;
 }
 
-size_t Rounds() {
-  const char* given = std::getenv("CLEAVE_FUZZ_ROUNDS");
-  return given == nullptr ? 20'000 : std::strtoull(given, nullptr, 10);
-}
-
-uint64_t Seed() {
-  const char* given = std::getenv("CLEAVE_FUZZ_SEED");
-  return given == nullptr ? 1 : std::strtoull(given, nullptr, 10);
+// More rounds, another seed or other templates for a longer search.
+std::string Setting(const char* name, const char* otherwise) {
+  const char* given = std::getenv(name);
+  return given == nullptr ? otherwise : given;
 }
 
 TEST(JinjaMutation, DamageNeverBreaksTheInterpreter) {
-  const OracleCases oracle(CLEAVE_SOURCE_DIR "/src/model/jinja/testdata/cases.json");
+  const OracleCases oracle(
+      Setting("CLEAVE_FUZZ_CASES", CLEAVE_SOURCE_DIR "/src/model/jinja/testdata/cases.json"));
+  const uint64_t rounds = std::stoull(Setting("CLEAVE_FUZZ_ROUNDS", "20000"));
   ASSERT_FALSE(oracle.cases().empty());
   const Limits limits{.max_steps = 20'000, .max_depth = 60, .max_output_bytes = 1U << 18U};
-  RngStream rng(Seed());
+  RngStream rng(std::stoull(Setting("CLEAVE_FUZZ_SEED", "1")));
   size_t rendered = 0;
-  for (size_t round = 0; round < Rounds(); ++round) {
+  for (size_t round = 0; round < rounds; ++round) {
     const OracleCase& base = oracle.cases()[rng.Below(oracle.cases().size())];
     const std::string source = Mutated(base.template_name, rng, oracle.cases());
     const auto compiled = Template::Compile(source, limits);
@@ -144,7 +142,7 @@ TEST(JinjaMutation, DamageNeverBreaksTheInterpreter) {
     ASSERT_LE(bytes, limits.max_output_bytes) << source;
   }
   // The damage must leave enough templates alive to reach the evaluator.
-  EXPECT_GT(rendered, Rounds() / 20);
+  EXPECT_GT(rendered, rounds / 20);
 }
 
 }  // namespace

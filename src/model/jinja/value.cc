@@ -11,12 +11,6 @@
 namespace cleave::jinja {
 namespace {
 
-void CheckDepth(const Runtime& rt, uint32_t depth) {
-  if (depth > rt.max_depth()) {
-    FailBound(fmt::format("a value nests deeper than max_depth = {}", rt.max_depth()));
-  }
-}
-
 std::string_view SequenceTypeName(SequenceKind kind) {
   switch (kind) {
     case SequenceKind::kList:
@@ -54,12 +48,18 @@ Value Value::UndefinedBecause(std::string why) {
   return value;
 }
 
+Value Value::From(Origin origin) && {
+  origin_ = origin;
+  return std::move(*this);
+}
+
 Sequence::Sequence(Runtime& rt, SequenceKind kind, std::vector<Value> items)
     : kind_(kind), items_(std::move(items)), lease_(&rt) {
   rt.Step(items_.size());
   lease_.GrowValues(sizeof(Sequence) + items_.size() * sizeof(Value));
-  for (const Value& item : items_) depth_ = std::max(depth_, DepthOf(item) + 1);
-  CheckDepth(rt, depth_);
+  for (const Value& item : items_) {
+    depth_ = std::max(depth_, DepthAbove(rt, DepthOf(item)));
+  }
   hashable_ = is_tuple() && std::all_of(items_.begin(), items_.end(), IsHashable);
 }
 
@@ -76,8 +76,7 @@ std::optional<size_t> Dict::PositionOf(const std::string& hash_key) const {
 
 void Dict::Insert(std::string hash_key, Value key, Value value) {
   rt_.Step();
-  depth_ = std::max({depth_, DepthOf(key) + 1, DepthOf(value) + 1});
-  CheckDepth(rt_, depth_);
+  depth_ = std::max(depth_, DepthAbove(rt_, std::max(DepthOf(key), DepthOf(value))));
   if (const auto position = PositionOf(hash_key)) {
     entries_[*position].second = std::move(value);
     return;
@@ -180,7 +179,15 @@ std::string HashKey(const Value& value) {
 uint32_t DepthOf(const Value& value) {
   if (const Sequence* s = value.sequence()) return s->depth();
   if (const Dict* d = value.dict()) return d->depth();
+  if (const Object* o = value.object()) return o->depth();
   return 0;
+}
+
+uint32_t DepthAbove(const Runtime& rt, uint32_t depth) {
+  if (depth >= rt.max_depth()) {
+    FailBound(fmt::format("a value nests deeper than max_depth = {}", rt.max_depth()));
+  }
+  return depth + 1;
 }
 
 Origin OriginOf(Runtime& rt, const Value& value) {

@@ -67,10 +67,7 @@ class Value {
 
   // Numbers, booleans and none carry their origin here; a Text carries its own.
   [[nodiscard]] Origin origin() const { return origin_; }
-  [[nodiscard]] Value From(Origin origin) && {
-    origin_ = origin;
-    return std::move(*this);
-  }
+  [[nodiscard]] Value From(Origin origin) &&;
 
  private:
   template <typename P>
@@ -159,14 +156,21 @@ struct CallArguments {
 };
 
 // Everything else: functions, macros, bound methods, namespaces, the loop variable.
+// Chains of values come apart by recursion, so their length is bounded: an object that holds values
+// says how deep they are, or the Runtime keeps it to the end (then its depth is 0).
 class Object : public Droppable {
  public:
+  explicit Object(uint32_t depth = 0) : depth_(depth) {}
+  [[nodiscard]] uint32_t depth() const { return depth_; }
   [[nodiscard]] virtual std::string_view type_name() const = 0;
   [[nodiscard]] virtual std::string Repr(Runtime& rt) const;
   // Nothing when there is no such attribute.
   [[nodiscard]] virtual std::optional<Value> Attribute(Runtime& rt, std::string_view name);
   [[nodiscard]] virtual bool callable() const { return false; }
   virtual Value Call(Runtime& rt, CallArguments arguments);
+
+ private:
+  uint32_t depth_;
 };
 
 // Python's name of the type: "str", "dict", "NoneType".
@@ -177,8 +181,10 @@ std::optional<size_t> Length(const Value& value);
 bool IsHashable(const Value& value);
 // A string that two values share when Python takes them for the same key (1, 1.0 and True are).
 std::string HashKey(const Value& value);
-// Nesting depth of containers; 0 for anything else.
+// Nesting depth of what holds values; 0 for anything else.
 uint32_t DepthOf(const Value& value);
+// The depth of something that holds values up to `depth` deep; fails beyond max_depth.
+uint32_t DepthAbove(const Runtime& rt, uint32_t depth);
 // kUser when any string or number in it is from the caller.
 Origin OriginOf(Runtime& rt, const Value& value);
 
