@@ -7,8 +7,11 @@ void ModelFlags::AddTo(OptionTable* table) {
   table->Positional("MODEL", "A .gguf file, a Hugging Face folder, or a Hub name (org/model)",
                     &model);
   table->Text(section, "--model", "The same as MODEL", &model_flag);
-  table->OneOf(section, "--dtype", "Type that unquantised matrices are rounded to; auto: as stored",
-               {"auto", "float32", "float", "float16", "half", "bfloat16"}, &dtype);
+  table->OneOf(
+      section, "--dtype",
+      "Type of unquantised matrices; float32 takes the exact values of quantised ones too; "
+      "auto: as stored",
+      {"auto", "float32", "float", "float16", "half", "bfloat16"}, &dtype);
   table->OneOf(section, "--kv-cache-dtype",
                "Type of cached keys and values; auto: f32 for F32 weights, bf16 for bf16, else f16",
                {"auto", "f32", "f16", "bf16", "float32", "float16", "bfloat16"}, &kv_cache_dtype);

@@ -37,7 +37,7 @@ Result<std::unique_ptr<Service>> Service::Start(const ServeFlags& flags) {
 }
 
 Service::~Service() {
-  api_->Stop();
+  if (api_) api_->Stop();  // null when the port could not be had
   client_.reset();
   engine_.reset();
 }
@@ -92,6 +92,7 @@ Status Service::Load(const LoadProgress& progress) {
 Status Service::StartEngine(const ModelPlan& plan, GenerationDefaults defaults,
                             std::unique_ptr<InlineExecutor> executor) {
   EngineConfig config = flags_.Engine(plan);
+  const uint32_t vocab_size = executor->vocab_size();
   config.eos_token_ids = defaults.eos_token_ids;
   if (config.eos_token_ids.empty() && tokenizer_->eos_id()) {
     config.eos_token_ids = {*tokenizer_->eos_id()};
@@ -115,7 +116,8 @@ Status Service::StartEngine(const ModelPlan& plan, GenerationDefaults defaults,
   api_->SetModel({.engine = client_.get(),
                   .tokenizer = tokenizer_.get(),
                   .chat_template = template_.get(),
-                  .defaults = std::move(defaults)});
+                  .defaults = std::move(defaults),
+                  .vocab_size = static_cast<int32_t>(vocab_size)});
   return OkStatus();
 }
 

@@ -1,6 +1,7 @@
 #include "engine/greedy_batch.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "base/checked.h"
@@ -24,6 +25,11 @@ void Record(const float* row, uint32_t vocab, const GreedyOptions& options, Sequ
   sequence->last = max.id;
   answer->tokens.push_back(max.id);
   answer->logprobs.push_back(max.value - LogSumExp(max.value, mass));
+  float second = -std::numeric_limits<float>::infinity();
+  for (uint32_t id = 0; id < vocab; ++id) {
+    if (static_cast<int32_t>(id) != max.id) second = std::max(second, row[id]);
+  }
+  answer->gaps.push_back(max.value - second);
   if (options.keep_logits) answer->logits.emplace_back(row, row + vocab);
 }
 

@@ -12,6 +12,7 @@ namespace cleave {
 struct GreedyAnswer {
   std::vector<int32_t> tokens;
   std::vector<float> logprobs;             // of each token
+  std::vector<float> gaps;                 // from the largest logit to the second, at each step
   std::vector<std::vector<float>> logits;  // of each step, when asked for
 };
 

@@ -49,7 +49,8 @@ class Loader {
 
  private:
   [[nodiscard]] bool NeedsRounding(const TensorView& view) const {
-    return float_type_ && !IsQuantised(view.dtype) && view.dtype != *float_type_;
+    if (!float_type_ || view.dtype == *float_type_) return false;
+    return !IsQuantised(view.dtype) || *float_type_ == DType::kF32;
   }
   Status AddMatrix(WeightId id, KPlan plan, PackedMatrix* target);
   // Reads a norm or bias as fp32; optional ones stay empty when the file has none.

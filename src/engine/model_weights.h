@@ -62,7 +62,7 @@ using LoadProgress = std::function<void(double share)>;
 
 // The checkpoint must outlive the weights (the embedding is a view into it). `float_type`: matrices
 // stored as F32, F16 or BF16 are rounded to it first (--dtype); nothing = as stored. Quantised ones
-// stay as they are.
+// stay as they are, but for F32, which takes their exact values.
 Result<ModelWeights> LoadWeights(const Checkpoint& checkpoint, std::optional<DType> float_type,
                                  ThreadPool* pool, const LoadProgress& progress);
 

@@ -27,8 +27,12 @@ DType DefaultKvType(DType weights) {
 
 uint64_t LoadedBytes(const Checkpoint& checkpoint, std::optional<DType> float_type) {
   const DType stored = checkpoint.main_dtype();
-  if (!float_type || IsQuantised(stored)) return checkpoint.weight_bytes();
-  return checkpoint.weight_bytes() / InfoOf(stored).block_bytes * InfoOf(*float_type).block_bytes;
+  if (!float_type || (IsQuantised(stored) && *float_type != DType::kF32)) {
+    return checkpoint.weight_bytes();
+  }
+  const DTypeInfo& info = InfoOf(stored);
+  const uint64_t elements = checkpoint.weight_bytes() / info.block_bytes * info.block_elements;
+  return elements * InfoOf(*float_type).block_bytes;
 }
 
 }  // namespace
@@ -46,9 +50,10 @@ Result<ModelPlan> PlanModel(const Checkpoint& checkpoint, const ModelSettings& s
     return InvalidArgument(
         fmt::format("--block-size {}: KV blocks hold 16, 32, 64 or 128 tokens", block));
   }
-  const DType weights = IsQuantised(checkpoint.main_dtype())
-                            ? checkpoint.main_dtype()
-                            : options.float_type.value_or(checkpoint.main_dtype());
+  DType weights = checkpoint.main_dtype();
+  if (options.float_type && (!IsQuantised(weights) || *options.float_type == DType::kF32)) {
+    weights = *options.float_type;
+  }
   options.kv_shape = {.dtype = kv_type.value_or(DefaultKvType(weights)),
                       .head_dim = config.head_dim,
                       .block_tokens = block};
