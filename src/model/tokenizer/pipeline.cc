@@ -84,7 +84,7 @@ constexpr size_t kMaxBorderBytes = size_t{1} << 28;
 class PipelineTokenizer::Encoding {
  public:
   Encoding(const PipelineTokenizer& tokenizer, std::vector<int32_t>* ids)
-      : t_(tokenizer), p_(tokenizer.p_), ids_(ids) {}
+      : p_(tokenizer.p_), ids_(ids) {}
 
   void Run(std::span<const TextPiece> pieces) {
     const std::string text = JoinPieces(pieces, &stretches_);
@@ -171,7 +171,6 @@ class PipelineTokenizer::Encoding {
     }
   }
 
-  const PipelineTokenizer& t_;
   const PipelineParts& p_;
   std::vector<int32_t>* ids_;
   ParsedStretches stretches_;

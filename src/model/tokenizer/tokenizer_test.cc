@@ -41,7 +41,7 @@ TokenizerSource ByteLevelSource(const std::vector<std::pair<std::string, std::st
   };
   for (const auto& [left, right] : merges) {
     add(left + right, 1);
-    source.merges.push_back(left + " " + right);
+    source.merges.push_back(fmt::format("{} {}", left, right));
   }
   for (const std::string& token : control) add(token, 3);
   return source;
@@ -274,6 +274,7 @@ TEST(Threads, EncodeIsConst) {
   std::vector<Ids> alone;
   for (size_t i = 0; i < 300; ++i) alone.push_back(Plain(*t, strings[i]));
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int n = 0; n < 4; ++n) {
     threads.emplace_back([&] {
       for (size_t i = 0; i < 300; ++i) EXPECT_EQ(Plain(*t, strings[i]), alone[i]);
