@@ -1,6 +1,7 @@
 #pragma once
 // What tokenizer.ggml.pre stands for: GGUF stores a name instead of the normalizer and the
-// pre-tokenizer, which are those of the model's own tokenizer.json.
+// pre-tokenizer, which are those of the model's own tokenizer.json. So text is composed (NFC) where
+// that composes it, and classes are Unicode's, where other readers of GGUF take short cuts.
 // Called once a model; any thread. Fails: kUnsupported with the names we know.
 
 #include <span>

@@ -14,7 +14,7 @@ namespace cleave::tok {
 
 class JsonFields {
  public:
-  // `where` names the object in errors; both outlive this.
+  // `where` names the object (or the whole file) in errors; both outlive this.
   JsonFields(const nlohmann::json& object, std::string_view where)
       : object_(object), where_(where) {}
 
@@ -24,6 +24,10 @@ class JsonFields {
     if (!object_.is_object()) return null;
     const auto it = object_.find(field);
     return it == object_.end() ? null : *it;
+  }
+
+  [[nodiscard]] bool Has(const char* field) const {
+    return object_.is_object() && object_.contains(field);
   }
 
   [[nodiscard]] Result<std::string> String(const char* field) const {
@@ -51,6 +55,9 @@ class JsonFields {
     return &value;
   }
   [[nodiscard]] Status Wrong(const char* field, std::string_view wanted) const {
+    if (where_.ends_with(".json")) {
+      return DataLoss(fmt::format("{}: {} is not {}", where_, field, wanted));
+    }
     return DataLoss(fmt::format("tokenizer.json: {} of {} is not {}", field, where_, wanted));
   }
 

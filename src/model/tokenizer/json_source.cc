@@ -62,7 +62,7 @@ Result<AddedToken> ReadAddedToken(const json& entry) {
   const JsonFields fields(entry, "an added token");
   AddedToken token;
   ASSIGN_OR_RETURN(token.text, fields.String("content"));
-  RETURN_IF_ERROR(fields.Count("id").status());
+  ASSIGN_OR_RETURN(token.id, fields.Count("id"));
   ASSIGN_OR_RETURN(token.special, fields.Bool("special", false));
   ASSIGN_OR_RETURN(token.normalized, fields.Bool("normalized", !token.special));
   ASSIGN_OR_RETURN(token.lstrip, fields.Bool("lstrip", false));
@@ -71,37 +71,108 @@ Result<AddedToken> ReadAddedToken(const json& entry) {
   return token;
 }
 
-// The reference library numbers added tokens itself: as the model's vocabulary does, else onwards
-// from the number of its tokens, whatever the file says. A token given again replaces the first.
-Result<std::vector<AddedToken>> ReadAddedTokens(const json& rest, Vocab* vocab,
-                                                TokenFlags* added_only) {
-  std::vector<AddedToken> tokens;
+// The added tokens of both files. The reference library numbers them itself: as the model's
+// vocabulary does, else onwards from the number of its tokens, whatever the file says.
+class AddedTokenList {
+ public:
+  explicit AddedTokenList(Vocab* vocab)
+      : vocab_(vocab), next_id_(static_cast<int64_t>(vocab->token_count())) {}
+
+  // A token given again replaces the first, but stays special.
+  Status Add(AddedToken token) {
+    if (token.text.empty()) return OkStatus();
+    token.id = vocab_->Find(token.text);
+    if (token.id == kNoToken) {
+      RETURN_IF_ERROR(vocab_->Add(next_id_, token.text));
+      token.id = static_cast<int32_t>(next_id_++);
+      added_only_.resize(static_cast<size_t>(vocab_->size()), false);
+      added_only_[token.id] = true;
+    }
+    const auto [it, is_new] = index_of_id_.emplace(token.id, tokens_.size());
+    if (is_new) {
+      tokens_.push_back(std::move(token));
+    } else {
+      token.special = token.special || tokens_[it->second].special;
+      tokens_[it->second] = std::move(token);
+    }
+    return OkStatus();
+  }
+
+  // A token of tokenizer_config.json: adds what tokenizer.json does not list, but nothing that the
+  // model has no row for.
+  Status AddListed(AddedToken token) {
+    const int32_t id = vocab_->Find(token.text);
+    if (index_of_id_.contains(id) || (id == kNoToken && token.id != next_id_)) return OkStatus();
+    return Add(std::move(token));
+  }
+
+  // A special token by its text alone.
+  Status AddNamed(std::string text) {
+    const auto it = index_of_id_.find(vocab_->Find(text));
+    if (it == index_of_id_.end()) return AddListed({.text = std::move(text), .special = true});
+    tokens_[it->second].special = true;
+    return OkStatus();
+  }
+
+  std::vector<AddedToken> TakeTokens() { return std::move(tokens_); }
+  TokenFlags TakeAddedOnly() { return std::move(added_only_); }
+
+ private:
+  Vocab* vocab_;
+  int64_t next_id_;
+  std::vector<AddedToken> tokens_;
+  std::unordered_map<int32_t, size_t> index_of_id_;
+  TokenFlags added_only_;
+};
+
+Status ReadAddedTokens(const json& rest, AddedTokenList* out) {
   const json& list = JsonFields(rest, "tokenizer.json").At("added_tokens");
-  if (list.is_null()) return tokens;
+  if (list.is_null()) return OkStatus();
   if (!list.is_array()) return DataLoss("tokenizer.json: added_tokens is not a list");
-  tokens.reserve(list.size());
-  std::unordered_map<int32_t, size_t> index_of_id;
-  auto next_id = static_cast<int64_t>(vocab->token_count());
   for (const json& entry : list) {
     ASSIGN_OR_RETURN(AddedToken token, ReadAddedToken(entry));
-    if (token.text.empty()) continue;
-    token.id = vocab->Find(token.text);
-    if (token.id == kNoToken) {
-      const Status added = vocab->Add(next_id, token.text);
-      if (!added.ok()) return added.Annotate("tokenizer.json: added_tokens");
-      token.id = static_cast<int32_t>(next_id++);
-      added_only->resize(static_cast<size_t>(vocab->size()), false);
-      (*added_only)[token.id] = true;
-    }
-    const auto [it, is_new] = index_of_id.emplace(token.id, tokens.size());
-    if (is_new) {
-      tokens.push_back(std::move(token));
-    } else {
-      token.special = token.special || tokens[it->second].special;
-      tokens[it->second] = std::move(token);
+    const Status added = out->Add(std::move(token));
+    if (!added.ok()) return added.Annotate("tokenizer.json: added_tokens");
+  }
+  return OkStatus();
+}
+
+// A text, or an object with the text as "content"; empty when there is none.
+Result<std::string> SpecialText(const JsonFields& config, const char* field) {
+  const json& value = config.At(field);
+  if (value.is_null()) return std::string();
+  if (value.is_object()) return JsonFields(value, field).String("content");
+  return config.String(field);
+}
+
+// added_tokens_decoder, and the special tokens that are named.
+Status ReadConfigTokens(const JsonFields& config, AddedTokenList* out) {
+  const json& decoder = config.At("added_tokens_decoder");
+  if (decoder.is_object()) {
+    for (const auto& [id, entry] : decoder.items()) {
+      if (!entry.is_object()) return config.Wrong("added_tokens_decoder", "an object of tokens");
+      json numbered = entry;
+      const bool is_number =
+          !id.empty() && id.size() < 10 && id.find_first_not_of("0123456789") == std::string::npos;
+      if (!is_number) return config.Wrong("added_tokens_decoder", "keyed by token ids");
+      numbered["id"] = static_cast<uint64_t>(std::stoul(id));
+      ASSIGN_OR_RETURN(AddedToken token, ReadAddedToken(numbered));
+      RETURN_IF_ERROR(out->AddListed(std::move(token)));
     }
   }
-  return tokens;
+  for (const char* field : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token",
+                            "cls_token", "mask_token"}) {
+    ASSIGN_OR_RETURN(std::string text, SpecialText(config, field));
+    if (!text.empty()) RETURN_IF_ERROR(out->AddNamed(std::move(text)));
+  }
+  for (const char* field : {"additional_special_tokens", "extra_special_tokens"}) {
+    const json& list = config.At(field);
+    if (!list.is_array()) continue;
+    for (const json& entry : list) {
+      if (entry.is_string()) RETURN_IF_ERROR(out->AddNamed(entry.get<std::string>()));
+    }
+  }
+  return OkStatus();
 }
 
 // Splits the added tokens into those matched in raw and those matched in normalized text.
@@ -153,19 +224,9 @@ Status CheckIds(const std::vector<int32_t>& ids, const Vocab& vocab) {
   return OkStatus();
 }
 
-// A text, or an object with the text as "content"; empty when there is none.
-Result<std::string> SpecialText(const JsonFields& config, const char* field) {
-  const json& value = config.At(field);
-  if (value.is_null()) return std::string();
-  if (value.is_object()) return JsonFields(value, field).String("content");
-  return config.String(field);
-}
-
-// tokenizer_config.json: names of BOS and EOS, and whether they are added where that is said.
-Status ApplyConfig(const std::string& text, PipelineParts* parts) {
-  if (text.empty()) return OkStatus();
-  ASSIGN_OR_RETURN(const json document, ReadSmallJson(text, "tokenizer_config.json"));
-  const JsonFields config(document, "tokenizer_config.json");
+// tokenizer_config.json: which tokens BOS and EOS are. Where it says whether they are added, that
+// takes the place of the post-processor, as in the reference library.
+Status ApplyConfig(const JsonFields& config, PipelineParts* parts) {
   ASSIGN_OR_RETURN(parts->bos_text, SpecialText(config, "bos_token"));
   ASSIGN_OR_RETURN(parts->eos_text, SpecialText(config, "eos_token"));
   const auto id_of = [parts](const std::string& special) -> std::optional<int32_t> {
@@ -174,19 +235,14 @@ Status ApplyConfig(const std::string& text, PipelineParts* parts) {
   };
   parts->bos_id = id_of(parts->bos_text);
   parts->eos_id = id_of(parts->eos_text);
-  const auto apply = [&config](const char* field, std::optional<int32_t> id, auto at_end,
-                               std::vector<int32_t>* ids) -> Status {
-    if (config.At(field).is_null() || !id) return OkStatus();
-    ASSIGN_OR_RETURN(const bool wanted, config.Bool(field, false));
-    const auto it = std::find(ids->begin(), ids->end(), *id);
-    if (wanted && it == ids->end()) ids->insert(at_end(*ids), *id);
-    if (!wanted && it != ids->end()) ids->erase(it);
-    return OkStatus();
-  };
-  RETURN_IF_ERROR(apply(
-      "add_bos_token", parts->bos_id, [](auto& ids) { return ids.begin(); }, &parts->prefix));
-  return apply(
-      "add_eos_token", parts->eos_id, [](auto& ids) { return ids.end(); }, &parts->suffix);
+  if (!config.Has("add_bos_token") && !config.Has("add_eos_token")) return OkStatus();
+  ASSIGN_OR_RETURN(const bool add_bos, config.Bool("add_bos_token", false));
+  ASSIGN_OR_RETURN(const bool add_eos, config.Bool("add_eos_token", false));
+  parts->prefix.clear();
+  parts->suffix.clear();
+  if (add_bos && parts->bos_id) parts->prefix.push_back(*parts->bos_id);
+  if (add_eos && parts->eos_id) parts->suffix.push_back(*parts->eos_id);
+  return OkStatus();
 }
 
 Status ReadComponents(const json& rest, PipelineParts* parts) {
@@ -215,14 +271,20 @@ Result<std::unique_ptr<Tokenizer>> TokenizerFromJson(const TokenizerSource& sour
   if (SpellsAllBytes(*file.vocab) && parts.pre_tokenizer.DropLastByteChars()) {
     options.alphabet = BpeOptions::Alphabet::kBytes;
   }
-  TokenFlags added_only;
-  ASSIGN_OR_RETURN(std::vector<AddedToken> added,
-                   ReadAddedTokens(rest, file.vocab.get(), &added_only));
+  json config_document = json::object();
+  if (!source.tokenizer_config_json.empty()) {
+    ASSIGN_OR_RETURN(config_document,
+                     ReadSmallJson(source.tokenizer_config_json, "tokenizer_config.json"));
+  }
+  const JsonFields config(config_document, "tokenizer_config.json");
+  AddedTokenList added(file.vocab.get());
+  RETURN_IF_ERROR(ReadAddedTokens(rest, &added));
+  RETURN_IF_ERROR(ReadConfigTokens(config, &added));
   parts.vocab = std::move(file.vocab);
-  RETURN_IF_ERROR(PlaceAddedTokens(std::move(added), &parts));
+  RETURN_IF_ERROR(PlaceAddedTokens(added.TakeTokens(), &parts));
   ASSIGN_OR_RETURN(parts.model, BpeModel::Create(parts.vocab.get(), file.MergePairs(), options,
-                                                 {parts.control, std::move(added_only)}));
-  RETURN_IF_ERROR(ApplyConfig(source.tokenizer_config_json, &parts));
+                                                 {parts.control, added.TakeAddedOnly()}));
+  RETURN_IF_ERROR(ApplyConfig(config, &parts));
   RETURN_IF_ERROR(CheckIds(parts.prefix, *parts.vocab));
   RETURN_IF_ERROR(CheckIds(parts.suffix, *parts.vocab));
   return std::unique_ptr<Tokenizer>(std::make_unique<PipelineTokenizer>(std::move(parts)));

@@ -80,6 +80,21 @@ TEST(JsonSource, ConfigSaysWhatIsAdded) {
   EXPECT_EQ((*made)->eos_id(), 2);
 }
 
+TEST(JsonSource, ConfigNamesSpecialTokens) {
+  const auto made = FromJson(Small().dump(), R"({"eos_token": "ab", "pad_token": "absent",
+      "additional_special_tokens": ["b"], "added_tokens_decoder": {
+        "4": {"content": "<s>"}, "5": {"content": "new", "special": true},
+        "9": {"content": "beyond"}}})");
+  ASSERT_TRUE(made.ok()) << made.status().ToString();
+  const Tokenizer& t = **made;
+  EXPECT_TRUE(t.IsSpecial(3) && t.IsSpecial(2) && t.IsSpecial(4) && !t.IsSpecial(1));
+  EXPECT_EQ(t.IdOf("new"), 5);
+  EXPECT_EQ(t.vocab_size(), 6);  // nothing that the model has no row for
+  EXPECT_THAT(t.Encode("ab", {.special = SpecialTokens::kAsText}), ElementsAre(1, 0));
+  EXPECT_THAT(ErrorOf(Small().dump(), R"({"added_tokens_decoder": {"x": {"content": "y"}}})"),
+              HasSubstr("tokenizer_config.json: added_tokens_decoder is not keyed by token ids"));
+}
+
 TEST(JsonSource, NormalizedSpecialTokensRespectPieces) {
   json document = Small();
   document["normalizer"] = json::parse(R"({"type": "Prepend", "prepend": "b"})");
@@ -151,7 +166,8 @@ TEST(JsonSource, DamageIsNamed) {
   EXPECT_THAT(ErrorWith("/added_tokens/0/content", std::string(5000, 'x')),
               HasSubstr("added token 4 has 5000 bytes, more than 4096"));
   EXPECT_THAT(ErrorOf(Small().dump(), "{"), HasSubstr("tokenizer_config.json is not JSON"));
-  EXPECT_THAT(ErrorOf(Small().dump(), R"({"bos_token": 5})"), HasSubstr("bos_token of"));
+  EXPECT_THAT(ErrorOf(Small().dump(), R"({"bos_token": 5})"),
+              HasSubstr("tokenizer_config.json: bos_token is not a text"));
 }
 
 TEST(JsonSource, ManyStepsAreRefused) {

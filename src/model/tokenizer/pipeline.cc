@@ -180,7 +180,9 @@ class PipelineTokenizer::Encoding {
 
 PipelineTokenizer::PipelineTokenizer(PipelineParts parts) : p_(std::move(parts)) {
   for (int32_t id = 0; id < p_.vocab->size(); ++id) {
-    max_token_bytes_ = std::max(max_token_bytes_, p_.vocab->Text(id).size());
+    // A spelled token is no shorter than what it stands for.
+    if (p_.vocab->Text(id).size() <= max_token_bytes_) continue;
+    max_token_bytes_ = std::max(max_token_bytes_, TokenBytes(id).size());
   }
 }
 
