@@ -1,6 +1,7 @@
 // Products of one thread: GB/s of weights read and Gop/s (a multiply and an add count two). Compare
-// GB/s at one row with BM_Read over the same bytes, Gop/s at many rows with BM_PeakInt8.
-//   cleave kernels: build with -DCLEAVE_BUILD_BENCH=ON, then ./matmul_bench --benchmark_filter=Q4_1
+// GB/s at one row with Read over as many bytes. On a shared machine: CPU time, and the best of
+// several repetitions.
+//   build with -DCLEAVE_BUILD_BENCH=ON, then ./matmul_bench --benchmark_filter=Q4_1
 
 #include <benchmark/benchmark.h>
 
@@ -11,6 +12,7 @@
 #include <tuple>
 
 #include "kernels/matmul.h"
+#include "kernels/thread_pool.h"
 #include "kernels/weight_fixture.h"
 
 namespace cleave {
@@ -78,7 +80,7 @@ void Product(benchmark::State& state, DType dtype, uint32_t outputs, uint32_t k,
 }
 
 // The bound of one row: reading as many bytes by plain loads.
-void BM_Read(benchmark::State& state) {
+void Read(benchmark::State& state) {
   const auto bytes = static_cast<size_t>(state.range(0));
   std::vector<uint64_t> data(bytes / 8, 1);
   for (auto _ : state) {
@@ -92,9 +94,9 @@ void BM_Read(benchmark::State& state) {
       static_cast<double>(state.iterations()) * static_cast<double>(bytes) * 1e-9,
       benchmark::Counter::kIsRate);
 }
-BENCHMARK(BM_Read)->Arg(1 << 19)->Arg(1 << 26)->Arg(1 << 28)->Unit(benchmark::kMicrosecond);
+BENCHMARK(Read)->Arg(1 << 19)->Arg(1 << 26)->Arg(1 << 28)->Unit(benchmark::kMicrosecond);
 
-void BM_Prepare(benchmark::State& state, ActKind kind) {
+void Prepare(benchmark::State& state, ActKind kind) {
   ScopedFpMode mode;
   const uint32_t k = 1536;
   const KPlan plan = ColumnPlan(k);
@@ -106,10 +108,10 @@ void BM_Prepare(benchmark::State& state, ActKind kind) {
     benchmark::ClobberMemory();
   }
 }
-BENCHMARK_CAPTURE(BM_Prepare, int8, ActKind::kInt8)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(BM_Prepare, bf16, ActKind::kBF16)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(Prepare, int8, ActKind::kInt8)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(Prepare, bf16, ActKind::kBF16)->Unit(benchmark::kMicrosecond);
 
-void BM_RowFitsInt32(benchmark::State& state, ActKind kind) {
+void CheckFit(benchmark::State& state, ActKind kind) {
   ScopedFpMode mode;
   const uint32_t k = 1536;
   const UnitRange all{0, k / kGroup};
@@ -119,11 +121,29 @@ void BM_RowFitsInt32(benchmark::State& state, ActKind kind) {
   PrepareActs(*ChooseIsa(), kind, plan, x.data(), k, 0, 1, &acts);
   for (auto _ : state) benchmark::DoNotOptimize(RowFitsInt32(kind, acts, plan, 0, 1.0F, 18));
 }
-BENCHMARK_CAPTURE(BM_RowFitsInt32, int8, ActKind::kInt8);
-BENCHMARK_CAPTURE(BM_RowFitsInt32, bf16, ActKind::kBF16);
-BENCHMARK_CAPTURE(BM_RowFitsInt32, f32, ActKind::kF32);
+BENCHMARK_CAPTURE(CheckFit, int8, ActKind::kInt8);
+BENCHMARK_CAPTURE(CheckFit, bf16, ActKind::kBF16);
+BENCHMARK_CAPTURE(CheckFit, f32, ActKind::kF32);
 
-void BM_Pack(benchmark::State& state, DType dtype) {
+// One function to all threads and back, and one barrier.
+void PoolRun(benchmark::State& state) {
+  ThreadPool pool(static_cast<uint32_t>(state.range(0)));
+  for (auto _ : state) pool.Run([](uint32_t) {});
+}
+BENCHMARK(PoolRun)->Arg(1)->Arg(2)->UseRealTime();
+
+void PoolBarrier(benchmark::State& state) {
+  ThreadPool pool(static_cast<uint32_t>(state.range(0)));
+  for (auto _ : state) {
+    pool.Run([&](uint32_t) {
+      for (int i = 0; i < 100; ++i) pool.Barrier();
+    });
+  }
+  state.SetItemsProcessed(state.iterations() * 100);
+}
+BENCHMARK(PoolBarrier)->Arg(2)->UseRealTime();
+
+void Repack(benchmark::State& state, DType dtype) {
   const Weights w = MakeWeights(dtype, 512, 1536, 1);
   PackedMatrix m = Pack(w.view, ColumnPlan(1536));
   for (auto _ : state)
@@ -138,7 +158,7 @@ void RegisterProducts() {
   constexpr size_t kCold = size_t{96} << 20;
   for (DType dtype : kAllDTypes) {
     const std::string name(NameOf(dtype));
-    benchmark::RegisterBenchmark(("BM_Pack/" + name).c_str(), BM_Pack, dtype)
+    benchmark::RegisterBenchmark(("Repack/" + name).c_str(), Repack, dtype)
         ->Unit(benchmark::kMicrosecond);
     const uint32_t k = InfoOf(dtype).block_elements == 256 ? 2048 : 1536;
     for (Isa isa : {Isa::kAvx512, Isa::kAvx2, Isa::kScalar}) {
@@ -146,7 +166,7 @@ void RegisterProducts() {
         for (uint32_t rows : {1U, 2U, 4U, 8U, 12U, 32U, 512U}) {
           if (isa == Isa::kScalar && rows > 8) continue;
           for (size_t bytes : {size_t{0}, kCold}) {
-            const std::string full = "BM_Product/" + name + "/" + std::string(IsaName(isa)) +
+            const std::string full = "Product/" + name + "/" + std::string(IsaName(isa)) +
                                      (sum == Sum::kColumn ? "/column" : "/row") + "/576x" +
                                      std::to_string(k) + "/rows:" + std::to_string(rows) +
                                      (bytes == 0 ? "/cached" : "/cold");

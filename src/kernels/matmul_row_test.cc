@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
+#include <random>
+#include <vector>
 
 #include "kernels/matmul.h"
 #include "kernels/weight_fixture.h"

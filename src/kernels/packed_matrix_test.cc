@@ -30,7 +30,7 @@ TEST_P(EveryType, UnpackedRowsAreTheFormatsValues) {
   std::vector<float> row(cols);
   for (uint32_t r = 0; r < m.rows(); ++r) {
     m.UnpackRow(r, row.data());
-    EXPECT_EQ(0, std::memcmp(row.data(), &truth[size_t{r} * cols], cols * sizeof(float)));
+    EXPECT_TRUE(SameBits(row, std::span(truth).subspan(size_t{r} * cols, cols))) << r;
   }
 }
 

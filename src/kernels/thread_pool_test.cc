@@ -161,6 +161,7 @@ TEST(ThreadPoolTest, IdleThreadsSleep) {
 
 TEST(ThreadPoolTest, MorePoolsThanProcessorsMakeProgress) {
   std::vector<std::thread> callers;
+  callers.reserve(4);
   std::atomic<uint64_t> calls{0};
   for (int c = 0; c < 4; ++c) {
     callers.emplace_back([&] {

@@ -117,12 +117,21 @@ inline void StoreTile(const MatmulJob& job, uint32_t group, uint32_t row, uint32
 inline void StartTile(const MatmulJob& job, uint32_t row, uint32_t rows, Tile* tile) {
   tile->any_wide = false;
   for (uint32_t r = 0; r < rows; ++r) {
-    tile->power[r] = job.totals == nullptr ? 1.0F : PowerOf(job.shift[(row + r) / job.terms]);
-    if (job.totals != nullptr && job.wide[(row + r) / job.terms] != 0) tile->any_wide = true;
+    for (uint32_t i = 0; i < kLanes; ++i) tile->f[r][i] = 0;
+    tile->power[r] = 1.0F;
+    if (job.totals == nullptr) continue;
+    const uint32_t out = (row + r) / job.terms;
+    tile->power[r] = PowerOf(job.shift[out]);
+    if (job.wide[out] != 0) tile->any_wide = true;
+  }
+  if (job.totals == nullptr) return;
+  for (uint32_t r = 0; r < rows; ++r) {
     for (uint32_t i = 0; i < kLanes; ++i) {
-      tile->f[r][i] = 0;
-      tile->narrow[r][i] = 0;
-      tile->wide[r][i] = 0;
+      if (tile->any_wide) {
+        tile->wide[r][i] = 0;
+      } else {
+        tile->narrow[r][i] = 0;
+      }
     }
   }
 }

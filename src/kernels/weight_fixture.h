@@ -1,9 +1,12 @@
 #pragma once
 // Seeded random weights in every storage format, for the tests and benchmarks of the kernels.
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +19,13 @@ namespace cleave {
 inline constexpr DType kAllDTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ40,
                                        DType::kQ41, DType::kQ50, DType::kQ51,  DType::kQ80,
                                        DType::kQ4K, DType::kQ5K, DType::kQ6K};
+
+// Equality of answers is equality of bits, also of NaN and -0.
+inline bool SameBits(std::span<const float> a, std::span<const float> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](float x, float y) {
+    return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y);
+  });
+}
 
 // Owns what a TensorView points at.
 struct Weights {
