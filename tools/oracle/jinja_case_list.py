@@ -233,6 +233,11 @@ EXPRESSIONS = {
 {{ '{}'.format() }}
 {{ '{x}'.format() }}
 {{ '{:q}'.format(1) }}
+{{ '{:-5}'.format('a') }}
+{{ '{:#5}'.format('a') }}
+{{ '{:,}'.format('a') }}
+{{ '{:-5}|{:- 5}'.format(1, 2) }}
+{{ '{:-5}|{: }|{:+.1f}'.format(1, 2, 3) }}
 {{ '{:d}'.format('a') }}
 {{ 'abc'.nothing() }}
 {{ 'abc'.upper(1) }}
@@ -242,7 +247,11 @@ EXPRESSIONS = {
 {{ '%s' % ('a', 'b') }}
 {{ '%d' % 'a' }}
 {{ '%q' % 1 }}
+{{ '%+%' % 1 }}
+{{ '%%|%s%%' % 1 }}
 {{ 'a' % 1 }}
+{{ 'a' % missing }}|{{ 'a' % [1] }}|{{ 'a' % d }}|{{ range(3) in d }}|{{ {range(2): 1}|length }}
+{{ 'a' % (l|select) }}
 {{ '%d' % 3.99 }}|{{ '%s' % none }}|{{ '%s' % 1.0 }}|{{ '%i' % true }}
 """,
     "collection-method": r"""
@@ -254,6 +263,9 @@ EXPRESSIONS = {
 {{ d.items()[0] }}|{{ d.keys() is sequence }}|{{ d.keys() is iterable }}|{{ d.items() is mapping }}
 {{ dict(a=1, b=2) }}|{{ dict({'x': 1}, y=2) }}|{{ dict([(1, 2)]) }}|{{ dict() }}
 {{ dict(1) }}
+{{ dict(missing) }}
+{{ l|sort(reverse=missing) }}
+{{ l|sort(reverse=1) }}|{{ l|sort(true) }}
 {{ range(5)|list }}|{{ range(1, 10, 3)|list }}|{{ range(5, 0, -2)|list }}|{{ range(0)|list }}|{{ range(3) }}|{{ range(2, 8, 2) }}|{{ range(5)|length }}|{{ range(5)[1] }}
 {{ range(1, 2, 0) }}
 {{ range(100001) }}
@@ -276,6 +288,8 @@ EXPRESSIONS = {
 {{ 1|string + 'a' }}|{{ none|string }}|{{ l|string }}|{{ d|string }}|{{ true|string }}|{{ 1.0|string }}|{{ missing|string }}|
 {{ s|truncate(5) }}|{{ s|truncate(5, true) }}|{{ s|truncate(8, true, '..', 0) }}|{{ s|truncate(8, false, '', 0) }}|{{ s|truncate }}|{{ s|truncate(9) }}
 {{ s|truncate(2) }}
+{{ l|truncate }}|{{ ('<a>'|e)|list }}|{{ ('<a>'|e)|first is escaped }}|{{ ('<a>'|e)[0] is escaped }}
+{{ l|truncate(3, leeway=0, end='') }}|{{ l|truncate(2, end='', leeway=0) }}
 {{ 'a b, c_d  é1'|wordcount }}|{{ ''|wordcount }}|{{ 'a b&c/é'|urlencode }}|{{ {'a b': 1, 'c': '&/'}|urlencode }}|{{ [('x', 'y z')]|urlencode }}|{{ 5|urlencode }}
 {{ s|nosuchfilter }}
 {% if false %}{{ s|nosuchfilter }}{% endif %}ok
@@ -418,6 +432,7 @@ STATEMENTS = {
         "{% for a in l %}{% if loop.last %}last{% elif loop.first %}first{% else %}mid{% endif %},{% endfor %}",
         "{% for a in l|sort %}{{ a }}{{ ', ' if not loop.last }}{% endfor %}",
         "{% for a in range(3) %}{{ loop['index'] }}{% endfor %}", "{% for a in l %}{{ loop.nope }}{% endfor %}",
+        "{% if t: %}a{% endif: %}", "{% for a in l: %}{{ loop }}{% else: %}{% endfor %}", "{% for a, in [(1,)] %}{% endfor %}",
         "{{ loop }}", "{% for a in l %}{{ loop.length }}{% endfor %}{{ loop is defined }}",
         "{% for a in l|select('gt', 1) %}{{ loop.revindex }}{{ loop.last }}{{ loop.length }} {% endfor %}",
         "{% set ns = namespace(stop=false) %}{% for a in [1, 2, 3, 4] if not ns.stop %}{{ a }}"
@@ -463,7 +478,7 @@ STATEMENTS = {
         "{% call s %}{% endcall %}", "{% call 5 %}{% endcall %}", "{% macro m(x) %}{{ x }}{{ caller() }}{% endmacro %}{% call m(l[0]) %}<{{ x }}>{% endcall %}",
         "{% macro m() %}{% set inner = 1 %}{{ inner }}{% endmacro %}{{ m() }}{{ inner }}",
         "{% macro m(x) -%}\n  {{ x }}\n{%- endmacro %}[{{ m('a') }}]", "{{ m is defined }}{% macro m() %}{% endmacro %}{{ m is defined }}{{ m is callable }}",
-        "{% macro m(a, a) %}{% endmacro %}", "{% macro 5() %}{% endmacro %}", "{% macro m %}{% endmacro %}", "{% macro m() %}",
+        "{% macro m(a, a) %}{% endmacro %}", "{% macro m(a,) %}{% endmacro %}", "{% macro 5() %}{% endmacro %}", "{% macro m %}{% endmacro %}", "{% macro m() %}",
         "{% macro m(a) %}{% for x in a %}{{ x }}{{ loop.index }}{% endfor %}{% endmacro %}{{ m(l)|upper }}{{ m('ab') ~ '!' }}",
         "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(*[1]) }}{{ m(**{'a': 2}) }}{{ l|map('string')|map('upper')|join }}",
         "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(**{1: 2}) }}", "{% macro m(a, b) %}{{ a }}{{ b }}{% endmacro %}{{ m(*l[:2]) }}{{ m(b=1, *[2]) }}",
@@ -485,7 +500,7 @@ STATEMENTS = {
         "{% block a %}x{{ s }}{% endblock %}y", "{% block a %}x{% endblock a %}", "{% set v = 1 %}{% block a %}{{ v }}{% endblock %}",
         "{% for v in l %}{% block a %}{{ v }}{% endblock %}{% endfor %}", "{% for v in l %}{% block a scoped %}{{ v }}{% endblock %}{% endfor %}",
         "{% block a %}{% endblock %}{% block a %}{% endblock %}", "{% include 'x' %}", "{% import 'x' as y %}", "{% extends 'x' %}", "{% from 'x' import y %}",
-        "{% do l %}", "{% nosuch %}", "{% %}", "{% print s %}", "{% print 1, 2 %}", "{% 5 %}",
+        "{% do l %}", "{% nosuch %}", "{% %}", "{% print s %}", "{% print 1, 2 %}", "{% print %}", "a{#", "a{# #", "{#}", "{% 5 %}",
         "{{ raise_exception('bad ' ~ i) }}", "{% if f %}{{ raise_exception('x') }}{% endif %}ok", "{{ strftime_now('%%x') }}|{{ strftime_now is defined }}",
         "{{ strftime_now('%d %b %Y|%A, %B %-d|%H:%M:%S.%f|%j %y %e|%Z|%p %I') }}", "{{ strftime_now('') }}", "{{ strftime_now(5) }}",
         "{% set c = cycler('a', 'b') %}{{ c.next() }}{{ c.next() }}{{ c.next() }}{{ c.current }}{{ c.reset() }}{{ c.next() }}",

@@ -10,6 +10,7 @@
 Needs Debian's python3-jinja2 (3.1.2).
 """
 import argparse
+import copy
 import datetime
 import json
 import pathlib
@@ -63,7 +64,7 @@ def environment():
 def render(env, source, context):
     """The text, or None and what went wrong."""
     try:
-        return env.from_string(source).render(**context), None
+        return env.from_string(source).render(**copy.deepcopy(context)), None
     except Exception as error:  # whatever Python raises, the template fails
         return None, f"{type(error).__name__}: {error}"
 

@@ -209,7 +209,9 @@ std::optional<Value> Cursor::Next() {
   if (text == nullptr || pos_ >= (*text)->view().size()) return std::nullopt;
   const size_t begin = pos_;
   pos_ += DecodeAt((*text)->view(), begin).size;
-  return Value(SliceBytes(rt_, *text, begin, pos_));
+  TextBuilder character(&rt_);  // a plain string, of Markup too
+  character.Append(**text, begin, pos_);
+  return Value(character.Finish());
 }
 
 std::vector<Value> Collect(Runtime& rt, const Value& value) {

@@ -20,7 +20,7 @@ void Scope::Drop() {
   parent_.reset();
 }
 
-std::string Namespace::Repr(Runtime& rt) const {
+std::string Namespace::Repr(Runtime& rt) {
   auto dict = std::make_shared<Dict>(rt);
   for (const auto& [name, value] : values_) dict->Set(name, value);
   return fmt::format("<Namespace {}>", jinja::Repr(rt, Value(DictPtr(std::move(dict))))->view());

@@ -143,7 +143,7 @@ Value DictSort(Runtime& rt, const Value& input, CallArguments call) {
     pairs.push_back(MakeSequence(rt, SequenceKind::kTuple, {key, value}));
     keys.push_back(SortKey(rt, by == "key" ? key : value, a.TruthOr(0, false)));
   }
-  const auto direction = a.TruthOr(2, false) ? Direction::kDescending : Direction::kAscending;
+  const auto direction = a.IntegerOr(2, 0) != 0 ? Direction::kDescending : Direction::kAscending;
   return ListOf(rt, Picked(pairs, Order(rt, keys, direction)));
 }
 
@@ -174,7 +174,7 @@ Value Sort(Runtime& rt, const Value& input, CallArguments call) {
   for (const Value& item : items) {
     keys.push_back(SortKeys(rt, item, a.Or(2, None{}), a.TruthOr(1, false)));
   }
-  const auto direction = a.TruthOr(0, false) ? Direction::kDescending : Direction::kAscending;
+  const auto direction = a.IntegerOr(0, 0) != 0 ? Direction::kDescending : Direction::kAscending;
   return ListOf(rt, Picked(items, Order(rt, keys, direction)));
 }
 

@@ -148,7 +148,6 @@ Value Title(Runtime& rt, const Value& input, CallArguments call) {
 
 Value Truncate(Runtime& rt, const Value& input, CallArguments call) {
   const Arguments a("truncate", std::move(call), {"length", "killwords", "end", "leeway"});
-  const TextPtr& text = NeedText(input, "the value to truncate");
   const Text* given_end = a.TextOrNull(2);
   const TextPtr dots = MakeText(&rt, "...", Origin::kTemplate);
   const Text& end = given_end != nullptr ? *given_end : *dots;
@@ -158,7 +157,10 @@ Value Truncate(Runtime& rt, const Value& input, CallArguments call) {
     Fail(fmt::format("truncate: expected length >= {}", end.length()));
   }
   if (leeway < 0) Fail("truncate: expected leeway >= 0");
-  if (static_cast<Int>(text->length()) - length <= leeway) return input;
+  const auto input_length = Length(input);
+  if (!input_length) Fail(fmt::format("object of type '{}' has no len()", TypeName(input)));
+  if (static_cast<Int>(*input_length) - length <= leeway) return input;
+  const TextPtr& text = NeedText(input, "the value to truncate");
   const size_t kept = text->ByteOf(ToSize(length) - end.length());
   size_t cut = kept;
   if (!a.TruthOr(1, false)) {

@@ -92,6 +92,9 @@ void AppendFormattedText(Runtime& rt, TextBuilder& out, const TextPtr& text, Fie
   if (style.type != 0 && style.type != 's') {
     Fail(fmt::format("unknown format code '{}' for object of type 'str'", style.type));
   }
+  if (style.sign != 0) Fail("sign not allowed in string format specifier");
+  if (style.alternate) Fail("alternate form (#) not allowed in string format specifier");
+  if (style.grouping != 0) Fail("cannot specify ',' or '_' with 's'");
   if (style.align == '=') Fail("'=' alignment not allowed in string format specifier");
   if (style.align == '0' || style.align == 0) style.align = '<';
   AppendPadded(rt, out, *text, style);

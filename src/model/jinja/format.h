@@ -19,7 +19,7 @@ struct FieldStyle {
   std::string fill = " ";  // one character
   Origin fill_origin = Origin::kTemplate;
   char align = 0;          // '<', '>', '^', '=' (between sign and digits) or 0: the type's own
-  char sign = '-';         // '-', '+' or ' '
+  char sign = 0;           // '-', '+', ' ' or 0, which is as '-'
   bool alternate = false;  // '#': prefixes 0x 0o 0b
   char grouping = 0;       // ',', '_' or 0
   size_t width = 0;        // characters

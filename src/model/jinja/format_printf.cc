@@ -31,10 +31,12 @@ class PercentFormatter {
       ++pos_;
       Directive();
     }
+    // Python takes whatever can be subscripted for a mapping, which may hold more than is asked of.
     const Sequence* sequence = value_.sequence();
-    const bool list = sequence != nullptr && !sequence->is_tuple();
+    const bool list = sequence != nullptr && !sequence->is_tuple() && sequence->subscriptable();
+    const bool mapping = list || value_.dict() != nullptr || value_.IsUndefined();
     const bool all_used = tuple_ != nullptr ? next_ >= tuple_->items().size() : next_ > 0;
-    if (!all_used && value_.dict() == nullptr && !list) {
+    if (!all_used && !mapping) {
       Fail("not all arguments converted during string formatting");
     }
     return out_.Finish(format_.markup());
@@ -115,12 +117,15 @@ class PercentFormatter {
   }
 
   void Directive() {
+    if (Peek() == '%') {
+      ++pos_;
+      return out_.Append("%", Origin::kTemplate);
+    }
     zero_fill_ = false;
     const std::optional<Value> keyed = Keyed();
     FieldStyle style = Style();
     style.type = Peek();
     ++pos_;
-    if (style.type == '%') return out_.Append("%", Origin::kTemplate);
     const Value value = keyed ? *keyed : Next();
     switch (style.type) {
       case 's':

@@ -23,7 +23,7 @@ class Function : public Object {
   Function(std::string_view name, FunctionBody body) : name_(name), body_(body) {}
 
   std::string_view type_name() const override { return "function"; }
-  std::string Repr(Runtime& /*rt*/) const override { return fmt::format("<function {}>", name_); }
+  std::string Repr(Runtime& /*rt*/) override { return fmt::format("<function {}>", name_); }
   bool callable() const override { return true; }
   Value Call(Runtime& rt, CallArguments call) override { return body_(rt, std::move(call)); }
 
@@ -242,6 +242,7 @@ DictPtr DictFromArguments(Runtime& rt, std::string_view function, CallArguments 
                      arguments.positional.size()));
   }
   for (const Value& given : arguments.positional) {
+    FailIfUndefined(given);
     if (const Dict* source = given.dict()) {
       for (const auto& [key, value] : source->entries()) dict->Set(key, value);
       continue;

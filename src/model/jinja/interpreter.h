@@ -38,7 +38,7 @@ class Scope : public Droppable {
 class Namespace : public Object {
  public:
   [[nodiscard]] std::string_view type_name() const override { return "Namespace"; }
-  [[nodiscard]] std::string Repr(Runtime& rt) const override;
+  [[nodiscard]] std::string Repr(Runtime& rt) override;
   [[nodiscard]] std::optional<Value> Attribute(Runtime& rt, std::string_view name) override;
   void Set(std::string_view name, Value value);
   void Drop() override { values_.clear(); }

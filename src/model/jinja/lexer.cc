@@ -207,6 +207,7 @@ class Lexer {
   }
 
   void Comment(size_t inside) {
+    if (inside >= all_.size()) return Advance(all_.size());  // as in Jinja: nothing misses its end
     for (size_t pos = inside; pos < all_.size(); ++pos) {
       if (const auto end = EndAt(pos, "#}", true)) return FinishTag(*end);
     }

@@ -46,7 +46,9 @@ class Loop : public Object, public std::enable_shared_from_this<Loop> {
   }
 
   std::string_view type_name() const override { return "LoopContext"; }
-  std::string Repr(Runtime& /*rt*/) const override { return "<LoopContext>"; }
+  std::string Repr(Runtime& /*rt*/) override {
+    return fmt::format("<LoopContext {}/{}>", taken_, LengthOfLoop());
+  }
   bool callable() const override { return true; }
   std::optional<Value> Attribute(Runtime& rt, std::string_view name) override;
 

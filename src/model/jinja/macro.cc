@@ -28,7 +28,7 @@ class Macro : public Object {
 
   std::string_view type_name() const override { return "Macro"; }
   bool callable() const override { return true; }
-  std::string Repr(Runtime& /*rt*/) const override {
+  std::string Repr(Runtime& /*rt*/) override {
     return fmt::format("<Macro '{}'>", definition_.name);
   }
   std::optional<Value> Attribute(Runtime& rt, std::string_view name) override {

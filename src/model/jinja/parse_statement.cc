@@ -68,6 +68,7 @@ Body Parser::ParseBody(Names end_tags, Nested nested) {
 
 // A body with other surroundings than those it stands in.
 Body Parser::ParseInner(Names end_tags, Surroundings surroundings) {
+  SkipOperator(":");  // a habit from Python that Jinja lets pass
   ExpectTagEnd();
   const Surroundings outside = std::exchange(around_, surroundings);
   Body body = ParseBody(end_tags, Nested::kYes);
@@ -107,10 +108,12 @@ void Parser::ParseTag(Body& body) {
 
 void Parser::ParsePrint(Body& body) {
   Take();
-  do {
+  const size_t before = body.size();
+  while (Peek().kind != TokenKind::kTagEnd) {
+    if (body.size() > before) ExpectOperator(",");
     const uint32_t line = Peek().line;
     body.push_back(Make(line, PrintStatement{ParseExpression()}));
-  } while (SkipOperator(","));
+  }
 }
 
 Statement Parser::ParseIf() {
@@ -168,6 +171,7 @@ void Parser::ParseSignature(MacroDefinition& macro) {
   constexpr size_t kMostParameters = 255;
   ExpectOperator("(");
   while (!IsOperator(")")) {
+    if (!macro.parameters.empty()) ExpectOperator(",");
     if (macro.parameters.size() >= kMostParameters) {
       FailHere(fmt::format("a macro has more than {} parameters", kMostParameters));
     }
@@ -183,7 +187,6 @@ void Parser::ParseSignature(MacroDefinition& macro) {
     } else if (!macro.defaults.empty()) {
       FailHere("non-default argument follows default argument");
     }
-    if (!SkipOperator(",")) break;
   }
   ExpectOperator(")");
 }
@@ -296,8 +299,7 @@ Target Parser::ParseTarget(bool allow_attribute) {
   tuple.kind = Target::Kind::kTuple;
   tuple.items.push_back(std::move(first));
   while (SkipOperator(",")) {
-    const bool end = AtTupleEnd() || IsName("in") || IsOperator("=");
-    if (end) break;
+    if (AtTupleEnd()) break;
     tuple.items.push_back(ParseTargetItem());
   }
   return tuple;

@@ -60,7 +60,8 @@ Sequence::Sequence(Runtime& rt, SequenceKind kind, std::vector<Value> items)
   for (const Value& item : items_) {
     depth_ = std::max(depth_, DepthAbove(rt, DepthOf(item)));
   }
-  hashable_ = is_tuple() && std::all_of(items_.begin(), items_.end(), IsHashable);
+  const bool itself = kind_ == SequenceKind::kRange || kind_ == SequenceKind::kGenerator;
+  hashable_ = itself || (is_tuple() && std::all_of(items_.begin(), items_.end(), IsHashable));
 }
 
 const Value* Sequence::Take() const {
@@ -105,7 +106,7 @@ const Value* Dict::Find(std::string_view key) const {
   return position ? &entries_[*position].second : nullptr;
 }
 
-std::string Object::Repr(Runtime& /*rt*/) const { return fmt::format("<{}>", type_name()); }
+std::string Object::Repr(Runtime& /*rt*/) { return fmt::format("<{}>", type_name()); }
 
 std::optional<Value> Object::Attribute(Runtime& /*rt*/, std::string_view /*name*/) {
   return std::nullopt;
@@ -162,6 +163,7 @@ std::string HashKey(const Value& value) {
   if (s == nullptr || !s->hashable()) {
     Fail(fmt::format("unhashable type: '{}'", TypeName(value)));
   }
+  if (!s->is_tuple()) return fmt::format("o{}", static_cast<const void*>(s));
   // Tuples can share their parts, so that a few of them spell out to a great deal.
   constexpr size_t kMaxKeyBytes = 1U << 20U;
   std::string key = "t";

@@ -163,7 +163,7 @@ class Object : public Droppable {
   explicit Object(uint32_t depth = 0) : depth_(depth) {}
   [[nodiscard]] uint32_t depth() const { return depth_; }
   [[nodiscard]] virtual std::string_view type_name() const = 0;
-  [[nodiscard]] virtual std::string Repr(Runtime& rt) const;
+  [[nodiscard]] virtual std::string Repr(Runtime& rt);
   // Nothing when there is no such attribute.
   [[nodiscard]] virtual std::optional<Value> Attribute(Runtime& rt, std::string_view name);
   [[nodiscard]] virtual bool callable() const { return false; }
