@@ -37,7 +37,9 @@ const Value& Arguments::Required(size_t i) const {
   return *bound_[i];
 }
 
-Value Arguments::Or(size_t i, Value otherwise) const { return bound_[i] ? *bound_[i] : otherwise; }
+Value Arguments::Or(size_t i, const Value& otherwise) const {
+  return bound_[i] ? *bound_[i] : otherwise;
+}
 
 Int Arguments::IntegerOr(size_t i, Int otherwise) const {
   if (!bound_[i]) return otherwise;

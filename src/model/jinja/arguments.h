@@ -22,7 +22,7 @@ class Arguments {
   // Null when not given. The others fail when the value has another type.
   [[nodiscard]] const Value* Find(size_t i) const;
   [[nodiscard]] const Value& Required(size_t i) const;
-  [[nodiscard]] Value Or(size_t i, Value otherwise) const;
+  [[nodiscard]] Value Or(size_t i, const Value& otherwise) const;
   [[nodiscard]] Int RequiredInteger(size_t i) const;
   [[nodiscard]] Int IntegerOr(size_t i, Int otherwise) const;
   [[nodiscard]] bool TruthOr(size_t i, bool otherwise) const;

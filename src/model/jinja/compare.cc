@@ -81,7 +81,7 @@ std::partial_ordering Order(Runtime& rt, std::string_view op, const Value& a, co
   const Text* t = b.text();
   if (s != nullptr && t != nullptr) {
     rt.PassOver(std::min(s->view().size(), t->view().size()));
-    return s->view().compare(t->view()) <=> 0;  // UTF-8 sorts as code points do
+    return s->view() <=> t->view();  // UTF-8 sorts as code points do
   }
   const Sequence* p = a.sequence();
   const Sequence* q = b.sequence();
@@ -96,7 +96,7 @@ std::partial_ordering Order(Runtime& rt, std::string_view op, const Value& a, co
 
 bool Equals(Runtime& rt, const Value& a, const Value& b) {
   rt.Step();
-  if (IsNumber(a) && IsNumber(b)) return OrderNumbers(a, b) == 0;
+  if (IsNumber(a) && IsNumber(b)) return std::is_eq(OrderNumbers(a, b));
   const Text* s = a.text();
   const Text* t = b.text();
   if (s != nullptr && t != nullptr) {
@@ -119,13 +119,13 @@ bool Compare(Runtime& rt, CompareOp op, const Value& a, const Value& b) {
     case CompareOp::kNotEqual:
       return !Equals(rt, a, b);
     case CompareOp::kLess:
-      return Order(rt, "<", a, b) < 0;
+      return std::is_lt(Order(rt, "<", a, b));
     case CompareOp::kLessEqual:
-      return Order(rt, "<=", a, b) <= 0;
+      return std::is_lteq(Order(rt, "<=", a, b));
     case CompareOp::kGreater:
-      return Order(rt, ">", a, b) > 0;
+      return std::is_gt(Order(rt, ">", a, b));
     case CompareOp::kGreaterEqual:
-      return Order(rt, ">=", a, b) >= 0;
+      return std::is_gteq(Order(rt, ">=", a, b));
     case CompareOp::kIn:
       return Contains(rt, b, a);
     case CompareOp::kNotIn:

@@ -119,11 +119,11 @@ Value Interpreter::EvaluateConditional(const Expression& node, const ScopePtr& s
 
 Value Interpreter::EvaluateChain(const Expression& node, const ScopePtr& scope) {
   Value value = Evaluate(*node.items[0], scope);
-  for (const Link& link : node.links) value = Follow(link, std::move(value), scope);
+  for (const Link& link : node.links) value = Follow(link, value, scope);
   return value;
 }
 
-Value Interpreter::Follow(const Link& link, Value value, const ScopePtr& scope) {
+Value Interpreter::Follow(const Link& link, const Value& value, const ScopePtr& scope) {
   rt_.Step();
   switch (link.kind) {
     case Link::Kind::kAttribute:
@@ -206,7 +206,7 @@ Value Interpreter::CallValue(const Value& callee, CallArguments arguments) {
 
 Value Interpreter::ApplyFilters(const std::vector<Link>& filters, Value value,
                                 const ScopePtr& scope) {
-  for (const Link& link : filters) value = Follow(link, std::move(value), scope);
+  for (const Link& link : filters) value = Follow(link, value, scope);
   return value;
 }
 

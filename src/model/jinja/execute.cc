@@ -107,7 +107,7 @@ Flow Interpreter::Do(const CallBlockStatement& node, const ScopePtr& scope, Text
   const Nesting nesting(rt_);
   const std::vector<Link>& links = node.call->links;
   Value callee = Evaluate(*node.call->items[0], scope);
-  for (size_t i = 0; i + 1 < links.size(); ++i) callee = Follow(links[i], std::move(callee), scope);
+  for (size_t i = 0; i + 1 < links.size(); ++i) callee = Follow(links[i], callee, scope);
   CallArguments arguments = EvaluateArguments(links.back().call, scope);
   rt_.Keep(scope);  // the caller holds the scope, which may come to hold the caller
   arguments.named.emplace_back("caller", Value(MakeMacro(*this, node.caller, scope)));

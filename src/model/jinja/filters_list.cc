@@ -236,6 +236,7 @@ Value GroupBy(Runtime& rt, const Value& input, CallArguments call) {
   const Value& attribute = a.Required(0);
   const std::vector<Value> items = Collect(rt, input);
   std::vector<Value> keys;
+  keys.reserve(items.size());
   for (const Value& item : items) {
     keys.push_back(SortKey(rt, AttributePath(rt, item, attribute, a.Find(1)), a.TruthOr(2, false)));
   }

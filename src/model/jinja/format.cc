@@ -181,7 +181,7 @@ class BraceFormatter {
     std::string_view rest = field.substr(name_end);
     if (!rest.empty() && rest[0] == '!') {
       if (rest.size() < 2) Fail("end of string while looking for conversion specifier");
-      value = Convert(std::move(value), rest[1]);
+      value = Convert(value, rest[1]);
       rest.remove_prefix(2);
       if (!rest.empty() && rest[0] != ':') Fail("expected ':' after conversion specifier");
     }
@@ -196,7 +196,7 @@ class BraceFormatter {
     AppendFormatted(rt_, out, value, *expanded.Finish());
   }
 
-  Value Convert(Value value, char conversion) {
+  Value Convert(const Value& value, char conversion) {
     if (conversion == 's') return Value(Str(rt_, value));
     if (conversion == 'r') return Value(Repr(rt_, value));
     Fail(fmt::format("unknown conversion specifier '{}'", conversion));

@@ -189,7 +189,7 @@ class PercentFormatter {
     return *whole;
   }
 
-  void PutInteger(const Value& value, FieldStyle style) {
+  void PutInteger(const Value& value, const FieldStyle& style) {
     const Int number = ToInteger(value, style.type);
     std::string digits = IntegerDigits(number < 0 ? -number : number, style);
     const auto least = static_cast<size_t>(std::max(style.precision, 0));

@@ -60,9 +60,10 @@ Value Range(Runtime& rt, CallArguments call) {
       SequencePtr(std::make_shared<const Sequence>(rt, std::move(text), std::move(items))));
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): every function has this signature
 Value MakeNamespace(Runtime& rt, CallArguments call) {
   auto names = std::make_shared<Namespace>();
-  const DictPtr dict = DictFromArguments(rt, "namespace", std::move(call));
+  const DictPtr dict = DictFromArguments(rt, "namespace", call);
   for (const auto& [key, value] : dict->entries()) {
     if (const Text* name = key.text()) names->Set(name->view(), value);
   }
@@ -70,8 +71,9 @@ Value MakeNamespace(Runtime& rt, CallArguments call) {
   return Value(ObjectPtr(std::move(names)));
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): every function has this signature
 Value MakeDict(Runtime& rt, CallArguments call) {
-  return Value(DictFromArguments(rt, "dict", std::move(call)));
+  return Value(DictFromArguments(rt, "dict", call));
 }
 
 Value RaiseException(Runtime& rt, CallArguments call) {
@@ -235,7 +237,7 @@ constexpr std::array<Builtin, 7> kBuiltins = {{{"cycler", MakeCycler},
 
 }  // namespace
 
-DictPtr DictFromArguments(Runtime& rt, std::string_view function, CallArguments arguments) {
+DictPtr DictFromArguments(Runtime& rt, std::string_view function, const CallArguments& arguments) {
   auto dict = std::make_shared<Dict>(rt);
   if (arguments.positional.size() > 1) {
     Fail(fmt::format("{} expected at most 1 argument, got {}", function,
@@ -253,7 +255,7 @@ DictPtr DictFromArguments(Runtime& rt, std::string_view function, CallArguments 
       dict->Set(std::move(parts[0]), std::move(parts[1]));
     }
   }
-  for (auto& [name, value] : arguments.named) dict->Set(name, std::move(value));
+  for (const auto& [name, value] : arguments.named) dict->Set(name, value);
   return dict;
 }
 

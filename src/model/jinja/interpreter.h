@@ -77,7 +77,7 @@ class Interpreter {
   Value EvaluateConcat(const Expression& node, const ScopePtr& scope);
   Value EvaluateConditional(const Expression& node, const ScopePtr& scope);
   Value EvaluateChain(const Expression& node, const ScopePtr& scope);
-  Value Follow(const Link& link, Value value, const ScopePtr& scope);
+  Value Follow(const Link& link, const Value& value, const ScopePtr& scope);
   Value FollowSlice(const Link& link, const Value& value, const ScopePtr& scope);
   CallArguments EvaluateArguments(const CallSyntax& call, const ScopePtr& scope);
   Value ApplyFilters(const std::vector<Link>& filters, Value value, const ScopePtr& scope);
@@ -107,6 +107,6 @@ ObjectPtr MakeMacro(Interpreter& interpreter, const MacroDefinition& definition,
 // range, namespace, raise_exception and the like, below everything else.
 ScopePtr BuiltinScope(Runtime& rt);
 // Python's dict(mapping_or_pairs, name=value, …).
-DictPtr DictFromArguments(Runtime& rt, std::string_view function, CallArguments arguments);
+DictPtr DictFromArguments(Runtime& rt, std::string_view function, const CallArguments& arguments);
 
 }  // namespace cleave::jinja

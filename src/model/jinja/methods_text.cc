@@ -162,15 +162,15 @@ Value Partition(Runtime& rt, const Value& self, CallArguments call) {
   rt.PassOver(all.size());
   if (kSide == Side::kLast) ChargeBackwardSearch(rt, all, sep->view());
   const size_t at = kSide == Side::kFirst ? FindBytes(all, sep->view(), 0) : all.rfind(sep->view());
-  const Value empty = MakeString(rt, "");
+  const Value empty(MakeText(&rt, "", Origin::kTemplate, Self(self)->markup()));
   if (at == std::string_view::npos) {
     if (kSide == Side::kFirst) return MakeSequence(rt, SequenceKind::kTuple, {self, empty, empty});
     return MakeSequence(rt, SequenceKind::kTuple, {empty, empty, self});
   }
   const size_t after = at + sep->view().size();
-  return MakeSequence(
-      rt, SequenceKind::kTuple,
-      {Slice(rt, Self(self), 0, at), Value(sep), Slice(rt, Self(self), after, all.size())});
+  return MakeSequence(rt, SequenceKind::kTuple,
+                      {Slice(rt, Self(self), 0, at), Slice(rt, Self(self), at, after),
+                       Slice(rt, Self(self), after, all.size())});
 }
 
 // The bytes [begin, end) that optional start and stop arguments leave.
@@ -341,6 +341,7 @@ Value ZeroFill(Runtime& rt, const Value& self, CallArguments call) {
   return Value(out.Finish());
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): every method has this signature
 Value FormatMethod(Runtime& rt, const Value& self, CallArguments call) {
   return Value(FormatBraces(rt, *Self(self), call));
 }

@@ -112,6 +112,7 @@ std::optional<Value> Object::Attribute(Runtime& /*rt*/, std::string_view /*name*
   return std::nullopt;
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): those that can be called take it apart
 Value Object::Call(Runtime& /*rt*/, CallArguments /*arguments*/) {
   Fail(fmt::format("'{}' object is not callable", type_name()));
 }
