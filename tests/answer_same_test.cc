@@ -183,8 +183,8 @@ const std::vector<Way>& Ways() {
       {.name = "chunks of 7", .chunk = 7, .batched_tokens = 48},
       {.name = "chunks of 64", .chunk = 64},
       {.name = "cached prefix", .prefix_caching = true, .rounds = 2},
-      {.name = "preempted", .prefix_caching = false, .blocks_share = 35},
-      {.name = "preempted and cached", .chunk = 16, .prefix_caching = true, .blocks_share = 35},
+      {.name = "preempted", .prefix_caching = false, .blocks_share = 30},
+      {.name = "preempted and cached", .chunk = 16, .prefix_caching = true, .blocks_share = 30},
       {.name = "scalar", .isa = "scalar"},
       {.name = "avx2", .isa = "avx2"},
   };
@@ -222,7 +222,7 @@ constexpr const char* kTinyModels[] = {
 class AnswerSame : public testing::TestWithParam<const char*> {};
 
 TEST_P(AnswerSame, TinyModel) {
-  ExpectSameAnswers(std::string(CLEAVE_TINY) + "/" + GetParam(), MakeRequests(24, 300, 12), Ways());
+  ExpectSameAnswers(std::string(CLEAVE_TINY) + "/" + GetParam(), MakeRequests(16, 300, 40), Ways());
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, AnswerSame, testing::ValuesIn(kTinyModels));
@@ -243,7 +243,7 @@ TEST_P(AnswerSameFull, DemoModel) {
     // requests.
     if (way.chunk != 1 && std::string(way.isa) != "scalar") ways.push_back(way);
   }
-  ExpectSameAnswers(model, MakeRequests(32, 40000, 24), ways);
+  ExpectSameAnswers(model, MakeRequests(32, 40000, 40), ways);
   ExpectSameAnswers(model, MakeRequests(3, 40000, 4),
                     {{.name = "chunks of 1", .chunk = 1}, {.name = "scalar", .isa = "scalar"}});
 }
