@@ -42,8 +42,23 @@ int Fail(const Status& status) {
   return status.code() == StatusCode::kInvalidArgument ? 2 : 1;
 }
 
-// Loads beside the signal loop, so that SIGTERM ends a long load too.
-int LoadUnderSignals(Service* service, const Signals& signals) {
+// Whether `flag` was set within `wait`.
+bool WaitFor(const std::atomic<bool>& flag, std::chrono::milliseconds wait) {
+  const TimePoint deadline = SteadyClock::now() + wait;
+  while (!flag && SteadyClock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return flag;
+}
+
+struct Loaded {
+  int exit_code = 0;        // not 0: it failed
+  bool stop_asked = false;  // a signal came as it became ready
+};
+
+// Loads beside the signal loop, so that SIGTERM ends a long load too. A signal that comes when the
+// server has just turned ready is kept for the drain: requests may have been accepted.
+Loaded LoadUnderSignals(Service* service, const Signals& signals) {
   std::atomic<bool> done{false};
   Status status;
   std::thread loader([&] {
@@ -55,13 +70,18 @@ int LoadUnderSignals(Service* service, const Signals& signals) {
     });
     done = true;
   });
+  Loaded loaded;
   while (!done) {
-    if (!signals.Wait() || done) continue;
-    spdlog::info("stopped while loading; no request was accepted");
-    std::_Exit(0);  // the loader can not be interrupted, and nothing is owed to anybody
+    if (!signals.Wait()) continue;
+    if (loaded.stop_asked || !WaitFor(done, kTick)) {
+      spdlog::info("stopped while loading; no request was accepted");
+      std::_Exit(0);  // the loader can not be interrupted, and nothing is owed to anybody
+    }
+    loaded.stop_asked = true;
   }
   loader.join();
-  return status.ok() ? 0 : Fail(status);
+  if (!status.ok()) loaded.exit_code = Fail(status);
+  return loaded;
 }
 
 int Drain(Service* service, const Signals& signals, double timeout_s) {
@@ -104,10 +124,11 @@ int RunServe(const std::vector<std::string>& args) {
   const Signals signals;
   auto service = Service::Start(flags);
   if (!service.ok()) return Fail(service.status());
-  const int loaded = LoadUnderSignals(service->get(), signals);
-  if (loaded != 0) return loaded;
+  const Loaded loaded = LoadUnderSignals(service->get(), signals);
+  if (loaded.exit_code != 0) return loaded.exit_code;
   for (;;) {
-    if (signals.Wait()) return Drain(service->get(), signals, flags.shutdown_timeout_s);
+    if (loaded.stop_asked || signals.Wait())
+      return Drain(service->get(), signals, flags.shutdown_timeout_s);
     const Status health = (*service)->health();
     if (!health.ok()) {
       spdlog::error("the engine died: {}", health.ToString());
