@@ -11,12 +11,12 @@ CLEAVE := $(BUILD)/release/cleave
 
 help:
 	@echo "make demo      install, build, bring a small model, serve it, ask it a question"
-	@echo "make test      install, build, run every test (about 40 minutes on 2 cores)"
+	@echo "make test      install, build, run every test (about 20 minutes on 2 cores)"
 	@echo "make quick     the quick tests (under 2 minutes once built)"
 	@echo "make build     the release binary, $(CLEAVE)"
 	@echo "make models    the demo models, into models/"
 	@echo "make sanitize  the quick tests under ASan with UBSan, and under TSan"
-	@echo "make checks    layers, sizes, headers, format, clang-tidy"
+	@echo "make checks    layers, sizes, headers, format, and clang-tidy over every source"
 	@echo "make soak      500 clients for 5 minutes"
 	@echo "make format    clang-format over the sources"
 

@@ -60,12 +60,10 @@ case $tier in
     step "soak, 5 minutes" soak dev 300
     ;;
   all)
-    step "checks" tools/checks/run.sh tidy build/dev
+    step "checks" tools/checks/run.sh
     quick_tests
     step "models" tools/fetch_models.sh all
     step "full tests" tests dev -L full
-    sanitized asan address,undefined
-    sanitized tsan thread
     ;;
   *) echo "unknown tier $tier" >&2; exit 2 ;;
 esac

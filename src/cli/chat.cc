@@ -21,7 +21,8 @@ using nlohmann::ordered_json;
 
 constexpr char kChatFooter[] =
     R"(In the chat: /clear forgets the conversation, /system TEXT sets the system prompt,
-/quit ends. Ctrl-C stops an answer. Without a terminal, each line of standard input is a question.)";
+/quit ends. Ctrl-C stops an answer. Without a terminal, each line of standard input is a
+question.)";
 
 std::atomic<bool> interrupted{false};
 

@@ -1,5 +1,5 @@
-"""Writes src/tensor/testdata/dequant_cases.txt: random blocks of every stored type and the fp32 bits
-that gguf-py (PyPI `gguf` 0.19.0, numpy) makes of them.
+"""Writes src/tensor/testdata/dequant_cases.txt: random blocks of every stored type and the fp32
+bits that gguf-py (PyPI `gguf` 0.19.0, numpy) makes of them.
 
 Usage: python tools/oracle/dequant_cases.py OUT
 
