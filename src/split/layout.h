@@ -1,0 +1,77 @@
+#pragma once
+// Layout: which rank of a replica holds what. A pure function of model shape, split and costs; the
+// planner prices it, the loader reads by it, the runtime runs it.
+//
+// Shares. Units are shared out in contiguous ranges: n units over weights w₀ … wₖ₋₁ put the border
+// before rank i at round(n · (w₀ + … + wᵢ₋₁) / Σw), so that counts need not divide and shares of
+// equal weight differ by at most one.
+//   query heads   units of one head           KV heads follow: those the query heads read
+//   FFN columns   units of 64                  (a model's last unit may be shorter)
+//   vocabulary    units of 16 rows             (likewise)
+//   layers        contiguous, balanced by cost, or as --pp-layers says
+//   experts       whole, over ep ranks; or every expert's columns over tp when ep is 1
+//   positions     runs of 512: run r is held by cp rank r mod cp; of dcp ranks likewise
+// KV heads that two tp ranks need are held by both: replicated_kv_heads counts the extra copies.
+//
+// Fails with kInvalidArgument: the number that is wrong, its limit, and layouts that would work.
+// Any thread.
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "split/model_shape.h"
+#include "split/split.h"
+
+namespace cleave {
+
+inline constexpr uint32_t kFfnUnitColumns = 64;
+inline constexpr uint32_t kVocabUnitRows = 16;
+inline constexpr uint32_t kRunPositions = 512;
+
+struct Range {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+  [[nodiscard]] uint32_t size() const { return end - begin; }
+  [[nodiscard]] bool contains(uint32_t i) const { return i >= begin && i < end; }
+  bool operator==(const Range&) const = default;
+};
+
+// Borders of [0, n) in proportion to `weights` (as above); weights.size() ranges.
+std::vector<Range> ShareOut(uint32_t n, const std::vector<uint32_t>& weights);
+
+struct RankLayout {
+  uint32_t rank = 0;  // in its replica
+  RankCoord coord;
+  Range layers;
+  bool first_stage = true;  // embeds
+  bool last_stage = true;   // has the head
+  Range q_heads;
+  Range kv_heads;
+  Range ffn_columns;              // of a dense layer, or of each expert it holds; multiples of 64
+  Range vocab_rows;               // of embedding and head; multiples of 16
+  std::vector<uint32_t> experts;  // ascending; the same in every layer
+
+  // Query heads (absolute) of KV head `kv` that this rank holds.
+  [[nodiscard]] Range QueriesOf(uint32_t kv, uint32_t q_per_kv) const;
+  bool operator==(const RankLayout&) const = default;
+};
+
+struct Layout {
+  ModelShape shape;
+  Split split;
+  std::vector<RankLayout> ranks;     // of one replica, by rank
+  uint32_t replicated_kv_heads = 0;  // copies beyond the first, a stage's layer
+
+  [[nodiscard]] const RankLayout& of(const RankCoord& coord) const {
+    return ranks[RankOf(split, coord)];
+  }
+  // The largest share over the even one, of what a stage's tp ranks compute in each half of a
+  // layer: the ceiling of tp's speed-up is tp / (its weighted mean). 1 = perfectly even.
+  [[nodiscard]] double AttentionImbalance() const;
+  [[nodiscard]] double FfnImbalance() const;
+};
+
+Result<Layout> MakeLayout(const ModelShape& shape, const Split& split, const LayerCosts& costs);
+
+}  // namespace cleave

@@ -1,0 +1,58 @@
+#pragma once
+// Split: how a model is cut, as a value. Axes always in the order dp, pp, tp, ep, cp.
+//
+//   dp  replicas, sharing nothing                      pp  stages of contiguous layers
+//   tp  query heads, FFN columns, vocabulary rows      ep  whole experts
+//   cp  the KV of a sequence, in runs of 512 positions
+//
+// A replica has pp · tp · cp ranks; ep regroups the tp · cp ranks of a stage and adds none; dcp
+// splits the KV over the tp ranks and adds none. Rank order in a replica: pp slowest, then tp, then
+// cp (RankOf). Pure values; any thread.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace cleave {
+
+enum class Axis : uint8_t { kDp, kPp, kTp, kEp, kCp };
+inline constexpr uint32_t kAxes = 5;
+// "dp", "pp", "tp", "ep", "cp".
+const char* AxisName(Axis axis);
+
+struct Split {
+  uint32_t dp = 1;
+  uint32_t pp = 1;
+  uint32_t tp = 1;
+  uint32_t ep = 1;  // 1: experts are sharded by tp; else it divides tp · cp
+  uint32_t cp = 1;
+  uint32_t dcp = 1;  // divides tp: tp ranks that share their KV by position
+  // Shares of the tp ranks in proportion, one each (--tp-shares 3,1); empty = even.
+  std::vector<uint32_t> tp_shares;
+  // Layers of each stage (--pp-layers 10,20); empty = balanced by cost.
+  std::vector<uint32_t> pp_layers;
+
+  [[nodiscard]] uint32_t ranks_per_replica() const { return pp * tp * cp; }
+  [[nodiscard]] uint32_t world_size() const { return dp * ranks_per_replica(); }
+  // "dp=1 pp=2 tp=2 ep=1 cp=1"
+  [[nodiscard]] std::string ToString() const;
+  bool operator==(const Split&) const = default;
+};
+
+// A rank's place in its replica.
+struct RankCoord {
+  uint32_t pp = 0;
+  uint32_t tp = 0;
+  uint32_t cp = 0;
+  bool operator==(const RankCoord&) const = default;
+};
+uint32_t RankOf(const Split& split, const RankCoord& coord);
+RankCoord CoordOf(const Split& split, uint32_t rank);
+
+// Ranks of a replica that form one group of `axis` with `rank`, ascending; ep: the stage's ranks in
+// ep order. A group of one is {rank}. dp has no groups.
+std::vector<uint32_t> GroupOf(const Split& split, Axis axis, uint32_t rank);
+
+}  // namespace cleave
