@@ -21,8 +21,7 @@ class WindowScorer {
       : executor_(executor),
         isa_(isa),
         context_(options.context),
-        blocks_(CeilDiv(options.context, options.block_tokens)),
-        logits_(static_cast<size_t>(executor->max_sequences()) * executor->vocab_size()) {
+        blocks_(CeilDiv(options.context, options.block_tokens)) {
     std::iota(blocks_.begin(), blocks_.end(), 0);
   }
 
@@ -34,44 +33,37 @@ class WindowScorer {
       const uint32_t tokens = std::min(executor_->max_batch_tokens(), context_ - begin);
       const BatchSequence sequence{
           .first_position = begin, .tokens = tokens, .block_table = blocks_};
-      RETURN_IF_ERROR(executor_->Forward(
-          {.token_ids = window.subspan(begin, tokens), .sequences = {&sequence, 1}}));
-      ASSIGN_OR_RETURN(const double part, ScoreRows(window, begin, begin + tokens));
-      sum += part;
+      // Position p's logits score token p + 1.
+      rows_.clear();
+      const uint32_t first = std::max(begin, first_scored() - 1);
+      const uint32_t last = std::min(begin + tokens, context_ - 1);
+      for (uint32_t p = first; p < last; ++p) rows_.push_back({.row = p - begin});
+      RETURN_IF_ERROR(RunBatch(executor_,
+                               {.token_ids = window.subspan(begin, tokens),
+                                .sequences = {&sequence, 1},
+                                .wanted = rows_},
+                               [&](uint32_t i, const RowResult& result) {
+                                 sum += ScoreRow(result.logits, window[first + i + 1]);
+                                 return OkStatus();
+                               }));
       begin += tokens;
     }
     return sum;
   }
 
  private:
-  // Position p's logits score token p + 1; rows are of the batch that began at `begin`.
-  Result<double> ScoreRows(std::span<const int32_t> window, uint32_t begin, uint32_t end) {
-    double sum = 0;
-    uint32_t position = std::max(begin, first_scored() - 1);
-    const uint32_t last = std::min(end, context_ - 1);
-    while (position < last) {
-      rows_.clear();
-      for (uint32_t p = position; p < last && rows_.size() < executor_->max_sequences(); ++p) {
-        rows_.push_back(p - begin);
-      }
-      RETURN_IF_ERROR(executor_->Logits(rows_, logits_.data()));
-      for (size_t i = 0; i < rows_.size(); ++i, ++position) {
-        const float* row = &logits_[i * executor_->vocab_size()];
-        const float max = FindMax(isa_, row, executor_->vocab_size()).value;
-        const int64_t mass =
-            ComputeMasses(isa_, row, executor_->vocab_size(), max, kLog2E, nullptr);
-        sum += LogSumExp(max, mass) - row[window[position + 1]];
-      }
-    }
-    return sum;
+  // -ln p of `token`.
+  [[nodiscard]] double ScoreRow(const float* row, int32_t token) const {
+    const float max = FindMax(isa_, row, executor_->vocab_size()).value;
+    const int64_t mass = ComputeMasses(isa_, row, executor_->vocab_size(), max, kLog2E, nullptr);
+    return LogSumExp(max, mass) - row[token];
   }
 
   Executor* const executor_;
   const Isa isa_;
   const uint32_t context_;
   std::vector<int32_t> blocks_;
-  std::vector<float> logits_;
-  std::vector<uint32_t> rows_;
+  std::vector<WantedRow> rows_;
 };
 
 }  // namespace

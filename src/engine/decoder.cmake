@@ -1,6 +1,9 @@
 cleave_library(NAME decoder
-  SOURCES decoder.cc inline_executor.cc kv_cache.cc model_weights.cc open_model.cc sizing.cc
-  DEPS cleave_base cleave_tensor cleave_kernels cleave_format cleave_host fmt::fmt)
+  SOURCES forward/attention_half.cc forward/decoder.cc forward/dense_ffn.cc forward/embedder.cc
+          forward/head.cc forward/row_stages.cc forward/row_sum.cc inline_executor.cc kv_cache.cc
+          model_weights.cc open_model.cc plan_message.cc rank_runner.cc sizing.cc split_executor.cc
+  DEPS cleave_base cleave_tensor cleave_kernels cleave_comm cleave_format cleave_host cleave_split
+       fmt::fmt)
 cleave_test(NAME sizing SOURCES sizing_test.cc DEPS cleave_decoder)
 
 add_library(cleave_greedy_batch STATIC greedy_batch.cc)

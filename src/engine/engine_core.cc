@@ -70,31 +70,36 @@ EngineCore::EngineCore(const EngineConfig& config, Executor* executor, EngineObs
       observer_(observer),
       clock_(clock),
       vocab_size_(executor->vocab_size()),
-      max_rows_(std::min(executor->max_sequences(), config.max_num_seqs)),
+      max_sequences_(std::min(executor->max_sequences(), config.max_num_seqs)),
       scheduler_(SchedulerConfigOf(config)),
       hasher_(root),
       sampler_(isa, vocab_size_, config.eos_token_ids),
       logprobs_(isa, vocab_size_),
-      logits_(static_cast<size_t>(max_rows_) * vocab_size_),
+      flights_(executor->max_in_flight()),
       raw_logits_(vocab_size_) {
-  plan_.Reserve(max_rows_);
-  results_.reserve(max_rows_);
-  batch_sequences_.reserve(max_rows_);
-  batch_tokens_.reserve(executor->max_batch_tokens());
-  rows_.reserve(max_rows_);
-  row_entries_.reserve(max_rows_);
+  const size_t rows = executor->max_batch_tokens() + max_sequences_;
+  for (Flight& flight : flights_) {
+    flight.plan.Reserve(max_sequences_);
+    flight.tokens.reserve(executor->max_batch_tokens());
+    flight.sequences.reserve(max_sequences_);
+    flight.wanted.reserve(rows);
+    flight.purposes.reserve(rows);
+    flight.results.reserve(max_sequences_);
+  }
   stats_.num_blocks = config.num_blocks;
   stats_.last_progress = clock();
 }
 
 SchedulerConfig EngineCore::SchedulerConfigOf(const EngineConfig& config) const {
   SchedulerConfig s;
-  s.max_num_seqs = max_rows_;
+  s.max_num_seqs = max_sequences_;
   s.max_num_batched_tokens = std::min(config.max_num_batched_tokens, executor_->max_batch_tokens());
   s.long_prefill_token_threshold = config.long_prefill_token_threshold;
   s.block_size = config.block_size;
   s.num_blocks = config.num_blocks;
   s.max_waiting = config.max_num_queued_reqs;
+  s.max_plans_in_flight = executor_->max_in_flight();
+  s.samples_in_flight = SamplesInFlight::kAwait;
   return s;
 }
 
@@ -163,10 +168,9 @@ void EngineCore::EndAll(FinishReason reason, const Status& error, Outputs* outpu
     scheduler_.Abort(handle);
     Finish(handle, reason);
   }
-  if (plan_in_flight_) {  // the step failed: nobody is left to hear its results
-    results_.assign(plan_.entries.size(), EntryResult::kEnded);
-    scheduler_.Commit(plan_, results_);
-    plan_in_flight_ = false;
+  while (lost_ && under_way_ > 0) {
+    flights_[oldest_].results.assign(flights_[oldest_].plan.entries.size(), EntryResult::kEnded);
+    Commit(&flights_[oldest_]);
   }
   RefreshLevels();
 }
@@ -211,31 +215,37 @@ void EngineCore::RefreshLevels() {
 Status EngineCore::Step(Outputs* outputs) {
   if (idle()) return OkStatus();
   const TimePoint begin = clock_();
-  const bool any = scheduler_.Schedule(&plan_);
-  NotePlan(begin);
-  if (!any) return Internal(fmt::format("nothing can run, though {} wait", scheduler_.waiting()));
-  plan_in_flight_ = true;
-  BuildBatch();
-  RETURN_IF_ERROR(Forward());
-  RETURN_IF_ERROR(CollectPromptLogprobs());
-  results_.assign(plan_.entries.size(), EntryResult::kGoesOn);
-  RETURN_IF_ERROR(SampleRows(outputs));
-  scheduler_.Commit(plan_, results_);
-  plan_in_flight_ = false;
-  for (size_t i = 0; i < results_.size(); ++i) {
-    const SequenceHandle handle = plan_.entries[i].sequence;
-    if (results_[i] == EntryResult::kEnded) Finish(handle, live_[handle].ending);
-  }
+  Status status = Launch();
+  if (status.ok()) status = Land(outputs);
+  lost_ = !status.ok();
+  RETURN_IF_ERROR(status);
   stats_.last_progress = clock_();
   stats_.step_s += SecondsBetween(begin, stats_.last_progress);
   ++stats_.steps;
   RefreshLevels();
-  if (observer_ != nullptr) observer_->OnStep(plan_.tokens);
   return OkStatus();
 }
 
-void EngineCore::NotePlan(TimePoint now) {
-  for (const Admission& a : plan_.admitted) {
+// Plans and submits until the executor has all it works on at once, or nothing more can run.
+Status EngineCore::Launch() {
+  while (under_way_ < flights_.size() && !handles_.empty()) {
+    Flight& flight = flights_[(oldest_ + under_way_) % flights_.size()];
+    const TimePoint now = clock_();
+    const bool any = scheduler_.Schedule(&flight.plan);
+    NotePlan(flight.plan, now);
+    if (!any) break;
+    ++under_way_;
+    BuildBatch(&flight);
+    Status status = executor_->Submit({flight.tokens, flight.sequences, flight.wanted});
+    stats_.forward_s += SecondsBetween(now, clock_());
+    RETURN_IF_ERROR(status);
+  }
+  if (under_way_ > 0) return OkStatus();
+  return Internal(fmt::format("nothing can run, though {} wait", scheduler_.waiting()));
+}
+
+void EngineCore::NotePlan(const Plan& plan, TimePoint now) {
+  for (const Admission& a : plan.admitted) {
     Live& live = live_[a.sequence];
     if (a.resumed) continue;
     live.first_scheduled = now;
@@ -246,95 +256,108 @@ void EngineCore::NotePlan(TimePoint now) {
     stats_.prefix_queries += a.tokens;
     stats_.prefix_hits += a.cached_tokens;
   }
-  for (const Preemption& p : plan_.preempted) {
+  for (const Preemption& p : plan.preempted) {
     ++live_[p.sequence].preemptions;
     ++stats_.preemptions;
     if (observer_ != nullptr) observer_->OnPreempted(p.tag, p.computed_tokens);
   }
 }
 
-void EngineCore::BuildBatch() {
-  batch_tokens_.clear();
-  batch_sequences_.clear();
-  for (const PlanEntry& e : plan_.entries) {
-    const auto begin = live_[e.sequence].tokens.begin() + e.first_position;
-    batch_tokens_.insert(batch_tokens_.end(), begin, begin + e.tokens);
-    batch_sequences_.push_back({e.first_position, e.tokens, e.block_table});
-  }
-}
-
-Status EngineCore::Forward() {
-  const TimePoint begin = clock_();
-  Status status = executor_->Forward({batch_tokens_, batch_sequences_});
-  stats_.forward_s += SecondsBetween(begin, clock_());
-  return status;
-}
-
-Status EngineCore::CollectPromptLogprobs() {
-  uint32_t offset = 0;
-  for (const PlanEntry& e : plan_.entries) {
+void EngineCore::BuildBatch(Flight* flight) {
+  flight->tokens.clear();
+  flight->sequences.clear();
+  flight->wanted.clear();
+  flight->purposes.clear();
+  for (uint32_t i = 0; i < flight->plan.entries.size(); ++i) {
+    const PlanEntry& e = flight->plan.entries[i];
+    const auto offset = static_cast<uint32_t>(flight->tokens.size());
     const Live& live = live_[e.sequence];
-    if (live.sampling.prompt_logprobs >= 0 && live.sampled == 0) {
-      RETURN_IF_ERROR(CollectPromptLogprobs(e, offset));
-    }
-    offset += e.tokens;
+    const auto begin = live.tokens.begin() + e.first_position;
+    flight->tokens.insert(flight->tokens.end(), begin, begin + e.tokens);
+    flight->sequences.push_back({e.first_position, e.tokens, e.block_table});
+    WantPromptRows(e, i, offset, flight);
+    if (!e.samples) continue;
+    const bool highest =
+        live.sampling.logprobs < 0 && Sampler::TakesHighest(live.sampling, live.output_tokens());
+    flight->wanted.push_back({offset + e.tokens - 1, highest ? RowUse::kHighest : RowUse::kLogits});
+    flight->purposes.push_back({i, 0});
   }
-  return OkStatus();
 }
 
 // The logits of position p give prompt token p + 1 its probability. After a preemption positions
-// come again; those that are there already are passed over.
-Status EngineCore::CollectPromptLogprobs(const PlanEntry& entry, uint32_t batch_offset) {
+// come again; those that were asked for already are passed over.
+void EngineCore::WantPromptRows(const PlanEntry& entry, uint32_t index, uint32_t offset,
+                                Flight* flight) {
   Live& live = live_[entry.sequence];
+  if (live.sampling.prompt_logprobs < 0) return;
   const uint32_t end = std::min(entry.first_position + entry.tokens, live.prompt_tokens - 1);
-  const auto k = static_cast<uint32_t>(live.sampling.prompt_logprobs);
-  live.prompt_logprobs.reserve(live.prompt_tokens - 1);
-  for (;;) {
-    const auto next = static_cast<uint32_t>(live.prompt_logprobs.size());
-    if (next >= end || next < entry.first_position) return OkStatus();
-    const uint32_t count = std::min(end - next, max_rows_);
-    rows_.clear();
-    for (uint32_t i = 0; i < count; ++i) {
-      rows_.push_back(batch_offset + (next - entry.first_position) + i);
-    }
-    RETURN_IF_ERROR(executor_->Logits(rows_, logits_.data()));
-    for (uint32_t i = 0; i < count; ++i) {
-      const float* row = logits_.data() + static_cast<size_t>(i) * vocab_size_;
-      live.prompt_logprobs.push_back(logprobs_.Calculate(row, live.tokens[next + i + 1], k));
-    }
+  if (live.prompt_rows < entry.first_position) return;
+  for (; live.prompt_rows < end; ++live.prompt_rows) {
+    flight->wanted.push_back({offset + live.prompt_rows - entry.first_position, RowUse::kLogits});
+    flight->purposes.push_back({index, live.prompt_rows + 1});
   }
 }
 
-Status EngineCore::SampleRows(Outputs* outputs) {
-  rows_.clear();
-  row_entries_.clear();
-  uint32_t offset = 0;
-  for (uint32_t i = 0; i < plan_.entries.size(); ++i) {
-    offset += plan_.entries[i].tokens;
-    if (!plan_.entries[i].samples) continue;
-    rows_.push_back(offset - 1);
-    row_entries_.push_back(i);
-  }
-  if (rows_.empty()) return OkStatus();
-  RETURN_IF_ERROR(executor_->Logits(rows_, logits_.data()));
-  outputs->reserve(outputs->size() + rows_.size());
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    const uint32_t entry = row_entries_[i];
-    results_[entry] =
-        TakeToken(plan_.entries[entry].sequence, logits_.data() + i * vocab_size_, outputs);
-  }
+// The results of the oldest batch, and its commit.
+Status EngineCore::Land(Outputs* outputs) {
+  Flight& flight = flights_[oldest_];
+  flight.results.assign(flight.plan.entries.size(), EntryResult::kGoesOn);
+  outputs->reserve(outputs->size() + flight.plan.entries.size());
+  const TimePoint begin = clock_();
+  double sampling_s = 0;
+  RETURN_IF_ERROR(executor_->Collect([&](uint32_t index, const RowResult& result) {
+    const TimePoint taken = clock_();
+    Status status = TakeRow(flight.purposes[index], result, outputs);
+    sampling_s += SecondsBetween(taken, clock_());
+    return status;
+  }));
+  stats_.forward_s += SecondsBetween(begin, clock_()) - sampling_s;
+  if (observer_ != nullptr) observer_->OnStep(flight.plan.tokens);
+  Commit(&flight);
   return OkStatus();
 }
 
-EntryResult EngineCore::TakeToken(SequenceHandle handle, float* logits, Outputs* outputs) {
+Status EngineCore::TakeRow(const RowPurpose& purpose, const RowResult& result, Outputs* outputs) {
+  Flight& flight = flights_[oldest_];
+  const SequenceHandle handle = flight.plan.entries[purpose.entry].sequence;
+  Live& live = live_[handle];
+  if (!live.active) return OkStatus();  // it ended while the batch was under way
+  if (purpose.next_token == 0) {
+    flight.results[purpose.entry] = TakeToken(handle, result, outputs);
+    return OkStatus();
+  }
+  live.prompt_logprobs.reserve(live.prompt_tokens - 1);
+  live.prompt_logprobs.push_back(
+      logprobs_.Calculate(result.logits, live.tokens[purpose.next_token],
+                          static_cast<uint32_t>(live.sampling.prompt_logprobs)));
+  return OkStatus();
+}
+
+void EngineCore::Commit(Flight* flight) {
+  scheduler_.Commit(flight->plan, flight->results);
+  oldest_ = (oldest_ + 1) % flights_.size();
+  --under_way_;
+  for (size_t i = 0; i < flight->results.size(); ++i) {
+    const SequenceHandle handle = flight->plan.entries[i].sequence;
+    if (flight->results[i] == EntryResult::kEnded && live_[handle].active) {
+      Finish(handle, live_[handle].ending);
+    }
+  }
+}
+
+EntryResult EngineCore::TakeToken(SequenceHandle handle, const RowResult& result,
+                                  Outputs* outputs) {
   Live& live = live_[handle];
   SequenceOutput& output = outputs->emplace_back();
   output.id = live.id;
   output.cached_tokens = live.cached_tokens;
   const bool with_logprobs = live.sampling.logprobs >= 0;
-  if (with_logprobs) std::copy_n(logits, vocab_size_, raw_logits_.begin());
-  const int32_t token = sampler_.Sample({&live.sampling, live.tokens, live.prompt_tokens}, logits);
-  if (token == Sampler::kNoToken) {
+  if (with_logprobs) std::copy_n(result.logits, vocab_size_, raw_logits_.begin());
+  const int32_t token =
+      result.logits == nullptr
+          ? result.highest.id
+          : sampler_.Sample({&live.sampling, live.tokens, live.prompt_tokens}, result.logits);
+  if (token < 0) {
     output.finish = live.ending = FinishReason::kError;
     output.error = NoTokenError(live.sampling);
     return EntryResult::kEnded;

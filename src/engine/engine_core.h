@@ -1,9 +1,9 @@
 #pragma once
 // EngineCore: what the engine does, without its thread: sequences in, steps, outputs out.
 //
-// A step: the scheduler's plan, one forward pass, logits of the rows that need them, one token for
-// every sequence whose last known token was computed, stop checks, commit. One plan is in flight at
-// a time. The core holds the tokens; the scheduler holds counts, blocks and names.
+// A step: plans from the scheduler until the executor has as many under way as it works on at once;
+// then the results of the oldest, one token for every sequence whose last known token it computed,
+// stop checks, commit. The core holds the tokens; the scheduler holds counts, blocks and names.
 //
 // Owner: the engine; one thread, holding a ScopedFpMode. A steady decode step allocates what it
 // hands out (one vector of outputs, one token vector for each) and nothing else.
@@ -48,7 +48,8 @@ class EngineCore {
   // Ends everything, with `error` when the reason is kError.
   void EndAll(FinishReason reason, const Status& error, Outputs* outputs);
 
-  [[nodiscard]] bool idle() const { return handles_.empty(); }
+  // Nothing runs, waits or is under way.
+  [[nodiscard]] bool idle() const { return handles_.empty() && under_way_ == 0; }
   [[nodiscard]] const EngineStats& stats() const { return stats_; }
   [[nodiscard]] const Scheduler& scheduler() const { return scheduler_; }
 
@@ -68,6 +69,7 @@ class EngineCore {
     uint32_t sampled = 0;  // tokens of this engine's own
     FinishReason ending = FinishReason::kNone;
     std::vector<TokenLogprobs> prompt_logprobs;  // of positions 1 …, as far as computed
+    uint32_t prompt_rows = 0;                    // positions 0 … whose logits were asked for
     TimePoint arrival;
     TimePoint first_scheduled;
     TimePoint first_token;
@@ -79,15 +81,31 @@ class EngineCore {
     [[nodiscard]] uint32_t limit() const { return prompt_tokens + sampling.max_tokens; }
   };
 
+  // What a row of a batch is wanted for.
+  struct RowPurpose {
+    uint32_t entry = 0;       // of the plan
+    uint32_t next_token = 0;  // samples: 0; else the prompt position the row gives its probability
+  };
+  // A plan and its batch, from Schedule to Commit; memory is used again.
+  struct Flight {
+    Plan plan;
+    std::vector<int32_t> tokens;
+    std::vector<BatchSequence> sequences;
+    std::vector<WantedRow> wanted;
+    std::vector<RowPurpose> purposes;  // of `wanted`
+    std::vector<EntryResult> results;  // of the plan's entries
+  };
+
   [[nodiscard]] SchedulerConfig SchedulerConfigOf(const EngineConfig& config) const;
   bool NameNextBlock(Live* live);
-  void NotePlan(TimePoint now);
-  void BuildBatch();
-  Status Forward();
-  Status CollectPromptLogprobs();
-  Status CollectPromptLogprobs(const PlanEntry& entry, uint32_t batch_offset);
-  Status SampleRows(Outputs* outputs);
-  EntryResult TakeToken(SequenceHandle handle, float* logits, Outputs* outputs);
+  Status Launch();
+  void NotePlan(const Plan& plan, TimePoint now);
+  void BuildBatch(Flight* flight);
+  void WantPromptRows(const PlanEntry& entry, uint32_t index, uint32_t offset, Flight* flight);
+  Status Land(Outputs* outputs);
+  Status TakeRow(const RowPurpose& purpose, const RowResult& result, Outputs* outputs);
+  EntryResult TakeToken(SequenceHandle handle, const RowResult& result, Outputs* outputs);
+  void Commit(Flight* flight);
   void NoteToken(Live* live, TimePoint now);
   void Finish(SequenceHandle handle, FinishReason reason);
   void Report(const Live& live, FinishReason reason) const;
@@ -98,7 +116,7 @@ class EngineCore {
   EngineObserver* const observer_;
   const Clock clock_;
   const uint32_t vocab_size_;
-  const uint32_t max_rows_;  // of one Logits call
+  const uint32_t max_sequences_;
 
   Scheduler scheduler_;
   BlockHasher hasher_;
@@ -108,17 +126,12 @@ class EngineCore {
   std::unordered_map<SequenceId, SequenceHandle> handles_;
   EngineStats stats_;
 
-  // Of the step under way; reused.
-  Plan plan_;
-  bool plan_in_flight_ = false;
-  std::vector<EntryResult> results_;
-  std::vector<int32_t> batch_tokens_;
-  std::vector<BatchSequence> batch_sequences_;
-  std::vector<uint32_t> rows_;         // batch token index of each row asked for
-  std::vector<uint32_t> row_entries_;  // the plan entry each row belongs to
-  std::vector<float> logits_;          // [max_rows][vocab_size]
-  std::vector<float> raw_logits_;      // [vocab_size], a row before its rules
-  std::vector<BlockHash> names_;       // of a sequence that is being added
+  std::vector<Flight> flights_;  // a ring: the executor's room
+  size_t oldest_ = 0;
+  size_t under_way_ = 0;
+  bool lost_ = false;              // a step failed: nobody will hear of what is under way
+  std::vector<float> raw_logits_;  // [vocab_size], a row before its rules
+  std::vector<BlockHash> names_;   // of a sequence that is being added
 };
 
 }  // namespace cleave

@@ -11,8 +11,11 @@ namespace cleave {
 
 FakeExecutor::FakeExecutor(FakeExecutorOptions options)
     : options_(std::move(options)),
-      kv_(static_cast<size_t>(options_.num_blocks) * options_.block_size) {
+      kv_(static_cast<size_t>(options_.num_blocks) * options_.block_size),
+      in_flight_(options_.max_in_flight),
+      logits_(options_.vocab_size) {
   hidden_.reserve(options_.max_batch_tokens);
+  for (std::vector<Pending>& batch : in_flight_) batch.reserve(options_.max_batch_tokens);
 }
 
 Status FakeExecutor::CheckBatch(const ForwardBatch& batch) const {
@@ -41,7 +44,8 @@ FakeExecutor::Slot& FakeExecutor::At(const BatchSequence& sequence, uint32_t pos
   return kv_[block * options_.block_size + position % options_.block_size];
 }
 
-Status FakeExecutor::Forward(const ForwardBatch& batch) {
+Status FakeExecutor::Submit(const ForwardBatch& batch) {
+  if (batches_ == in_flight_.size()) return Internal("more batches under way than allowed");
   if (options_.before_forward) RETURN_IF_ERROR(options_.before_forward());
   RETURN_IF_ERROR(CheckBatch(batch));
   size_t next = 0;
@@ -61,18 +65,41 @@ Status FakeExecutor::Forward(const ForwardBatch& batch) {
       if (p >= s.first_position) hidden_.push_back(hash);
     }
   }
+  return KeepWanted(batch);
+}
+
+Status FakeExecutor::KeepWanted(const ForwardBatch& batch) {
+  std::vector<Pending>& pending = in_flight_[(oldest_ + batches_++) % in_flight_.size()];
+  pending.clear();
+  for (const WantedRow& wanted : batch.wanted) {
+    if (wanted.row >= hidden_.size()) return Internal("a row outside the batch");
+    pending.push_back({hidden_[wanted.row], wanted.use});
+  }
   return OkStatus();
 }
 
-Status FakeExecutor::Logits(std::span<const uint32_t> rows, float* out) {
-  if (rows.size() > options_.max_sequences) return Internal("too many rows");
-  for (const uint32_t row : rows) {
-    if (row >= hidden_.size()) return Internal("a row outside the batch");
-    for (uint32_t i = 0; i < options_.vocab_size; ++i) {
-      const uint64_t bits = MixBits(hidden_[row] + i * 0x9e3779b97f4a7c15ULL);
-      *out++ = static_cast<float>(bits >> 40U) * 0x1p-22F;  // [0, 4)
-    }
+void FakeExecutor::MakeLogits(uint64_t hidden) {
+  for (uint32_t i = 0; i < options_.vocab_size; ++i) {
+    const uint64_t bits = MixBits(hidden + i * 0x9e3779b97f4a7c15ULL);
+    logits_[i] = static_cast<float>(bits >> 40U) * 0x1p-22F;  // [0, 4)
   }
+}
+
+Status FakeExecutor::Collect(const RowSink& sink) {
+  if (batches_ == 0) return Internal("no batch is under way");
+  const std::vector<Pending>& pending = in_flight_[oldest_];
+  for (uint32_t i = 0; i < pending.size(); ++i) {
+    MakeLogits(pending[i].hidden);
+    RowResult result;
+    if (pending[i].use == RowUse::kHighest) {
+      result.highest = FindMax(Isa::kScalar, logits_.data(), options_.vocab_size);
+    } else {
+      result.logits = logits_.data();
+    }
+    RETURN_IF_ERROR(sink(i, result));
+  }
+  oldest_ = (oldest_ + 1) % in_flight_.size();
+  --batches_;
   return OkStatus();
 }
 

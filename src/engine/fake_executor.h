@@ -1,8 +1,8 @@
 #pragma once
 // FakeExecutor: a model whose answer depends on every token before, found through the block table.
 //
-// Forward stores each token and its position in the KV slot its table names; the logits of a row
-// are a hash of all tokens read back through the table. A wrong block, a stale one, a wrong
+// Submit stores each token and its position in the KV slot its table names; the logits of a row are
+// a hash of all tokens read back through the table. A wrong block, a stale one, a wrong
 // position or a missing token therefore changes the answer, and anything outside the executor's
 // contract fails the step. For tests.
 
@@ -19,6 +19,7 @@ struct FakeExecutorOptions {
   uint32_t vocab_size = 64;
   uint32_t max_batch_tokens = 512;
   uint32_t max_sequences = 64;
+  uint32_t max_in_flight = 1;
   std::function<Status()> before_forward = nullptr;  // on the engine thread
 };
 
@@ -29,8 +30,9 @@ class FakeExecutor final : public Executor {
   [[nodiscard]] uint32_t max_batch_tokens() const override { return options_.max_batch_tokens; }
   [[nodiscard]] uint32_t max_sequences() const override { return options_.max_sequences; }
   [[nodiscard]] uint32_t vocab_size() const override { return options_.vocab_size; }
-  Status Forward(const ForwardBatch& batch) override;
-  Status Logits(std::span<const uint32_t> rows, float* out) override;
+  [[nodiscard]] uint32_t max_in_flight() const override { return options_.max_in_flight; }
+  Status Submit(const ForwardBatch& batch) override;
+  Status Collect(const RowSink& sink) override;
 
  private:
   struct Slot {
@@ -38,12 +40,24 @@ class FakeExecutor final : public Executor {
     uint32_t position = 0;
   };
 
+  // A wanted row on its way: the hash of its token's history.
+  struct Pending {
+    uint64_t hidden;
+    RowUse use;
+  };
+
   [[nodiscard]] Status CheckBatch(const ForwardBatch& batch) const;
+  Status KeepWanted(const ForwardBatch& batch);
+  void MakeLogits(uint64_t hidden);
   Slot& At(const BatchSequence& sequence, uint32_t position);
 
   const FakeExecutorOptions options_;
   std::vector<Slot> kv_;          // [num_blocks][block_size]
   std::vector<uint64_t> hidden_;  // of each token of the last batch: the hash of its history
+  std::vector<std::vector<Pending>> in_flight_;  // a ring of max_in_flight batches
+  size_t oldest_ = 0;
+  size_t batches_ = 0;
+  std::vector<float> logits_;  // [vocab_size]
 };
 
 }  // namespace cleave

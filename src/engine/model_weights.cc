@@ -3,6 +3,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/checked.h"
+
 namespace cleave {
 namespace {
 
@@ -41,8 +43,11 @@ std::vector<std::byte> RoundTo(DType type, const TensorView& source, ThreadPool*
 
 class Loader {
  public:
-  Loader(const Checkpoint& checkpoint, std::optional<DType> float_type)
-      : checkpoint_(checkpoint), config_(checkpoint.config()), float_type_(float_type) {}
+  Loader(const Checkpoint& checkpoint, const RankLayout& rank, std::optional<DType> float_type)
+      : checkpoint_(checkpoint),
+        config_(checkpoint.config()),
+        rank_(rank),
+        float_type_(float_type) {}
 
   Status Collect(ModelWeights* out);
   void Pack(ThreadPool* pool, const LoadProgress& progress);
@@ -52,50 +57,57 @@ class Loader {
     if (!float_type_ || view.dtype == *float_type_) return false;
     return !IsQuantised(view.dtype) || *float_type_ == DType::kF32;
   }
-  Status AddMatrix(WeightId id, KPlan plan, PackedMatrix* target);
-  // Reads a norm or bias as fp32; optional ones stay empty when the file has none.
-  Status ReadVector(WeightId id, std::vector<float>* out) const;
+  // Elements of the heads in `heads`.
+  [[nodiscard]] Range HeadRows(Range heads) const {
+    return {heads.begin * config_.head_dim, heads.end * config_.head_dim};
+  }
+  // Output rows `rows` of the file's matrix, in plain order.
+  Status AddMatrix(WeightId id, Range rows, KPlan plan, PackedMatrix* target);
+  // Elements `range` of a norm or bias (all: {0, 0}) as fp32.
+  Status ReadVector(WeightId id, Range range, std::vector<float>* out) const;
   Status ReadNorm(WeightId id, std::vector<float>* out) const;
   Status CollectVectors(uint32_t layer, LayerWeights* out) const;
   Status CollectMatrices(uint32_t layer, LayerWeights* out);
 
   const Checkpoint& checkpoint_;
   const ModelConfig& config_;
+  const RankLayout& rank_;
   const std::optional<DType> float_type_;
   std::vector<PackJob> jobs_;
 };
 
-Status Loader::ReadVector(WeightId id, std::vector<float>* out) const {
+Status Loader::ReadVector(WeightId id, Range range, std::vector<float>* out) const {
   ASSIGN_OR_RETURN(const TensorView view, checkpoint_.Weight(id));
-  out->resize(view.elements());
-  DequantiseRow(view.dtype, view.data, view.elements(), out->data());
+  std::vector<float> stored(view.elements());
+  DequantiseRow(view.dtype, view.data, view.elements(), stored.data());
+  if (range.size() == 0) range = {0, static_cast<uint32_t>(stored.size())};
   const RowOrder order = checkpoint_.OrderOf(id);
-  if (order == RowOrder::kPlain) return OkStatus();
-  const std::vector<float> stored = *out;
-  for (size_t row = 0; row < out->size(); ++row) {
-    (*out)[row] = stored[SourceRow(order, row, config_.head_dim)];
+  out->resize(range.size());
+  for (uint32_t i = 0; i < range.size(); ++i) {
+    (*out)[i] = stored[SourceRow(order, range.begin + i, config_.head_dim)];
   }
   return OkStatus();
 }
 
 Status Loader::ReadNorm(WeightId id, std::vector<float>* out) const {
-  RETURN_IF_ERROR(ReadVector(id, out));
+  RETURN_IF_ERROR(ReadVector(id, {}, out));
   if (config_.norm_plus_one) {
     for (float& w : *out) w += 1.0F;
   }
   return OkStatus();
 }
 
-Status Loader::AddMatrix(WeightId id, KPlan plan, PackedMatrix* target) {
+Status Loader::AddMatrix(WeightId id, Range rows, KPlan plan, PackedMatrix* target) {
   ASSIGN_OR_RETURN(TensorView view, checkpoint_.Weight(id));
-  const auto rows = static_cast<uint32_t>(view.rows());
   TensorView packed_as = view;
   if (NeedsRounding(view)) packed_as.dtype = *float_type_;
-  ASSIGN_OR_RETURN(*target, PackedMatrix::Allocate(packed_as, rows, std::move(plan)));
+  ASSIGN_OR_RETURN(*target, PackedMatrix::Allocate(packed_as, rows.size(), std::move(plan)));
   const RowOrder order = checkpoint_.OrderOf(id);
   const uint32_t head_dim = config_.head_dim;
   jobs_.push_back({std::move(view),
-                   [order, head_dim](uint64_t row) { return SourceRow(order, row, head_dim); },
+                   [order, head_dim, first = rows.begin](uint64_t row) {
+                     return SourceRow(order, first + row, head_dim);
+                   },
                    target});
   return OkStatus();
 }
@@ -111,42 +123,47 @@ Status Loader::CollectVectors(uint32_t layer, LayerWeights* out) const {
     RETURN_IF_ERROR(ReadNorm({WeightRole::kQNorm, layer}, &out->q_norm));
     RETURN_IF_ERROR(ReadNorm({WeightRole::kKNorm, layer}, &out->k_norm));
   }
-  if (config_.qkv_bias) {
-    RETURN_IF_ERROR(ReadVector({WeightRole::kQBias, layer}, &out->q_bias));
-    RETURN_IF_ERROR(ReadVector({WeightRole::kKBias, layer}, &out->k_bias));
-    RETURN_IF_ERROR(ReadVector({WeightRole::kVBias, layer}, &out->v_bias));
-  }
-  return OkStatus();
+  if (!config_.qkv_bias) return OkStatus();
+  const Range q_rows = HeadRows(rank_.q_heads);
+  const Range kv_rows = HeadRows(rank_.kv_heads);
+  RETURN_IF_ERROR(ReadVector({WeightRole::kQBias, layer}, q_rows, &out->q_bias));
+  RETURN_IF_ERROR(ReadVector({WeightRole::kKBias, layer}, kv_rows, &out->k_bias));
+  return ReadVector({WeightRole::kVBias, layer}, kv_rows, &out->v_bias);
 }
 
 Status Loader::CollectMatrices(uint32_t layer, LayerWeights* out) {
   const SumRule rule = SumRuleOf(config_);
-  const uint32_t q_size = config_.num_heads * config_.head_dim;
-  const UnitRange all_heads{0, config_.num_heads};
-  const UnitRange all_ffn{0, (config_.ffn_size + kFfnUnit - 1) / kFfnUnit};
+  const UnitRange heads{rank_.q_heads.begin, rank_.q_heads.end};
+  const UnitRange ffn{rank_.ffn_columns.begin / kFfnUnitColumns,
+                      CeilDiv(rank_.ffn_columns.end, kFfnUnitColumns)};
   const KPlan hidden = ColumnPlan(config_.hidden_size);
-  RETURN_IF_ERROR(AddMatrix({WeightRole::kQ, layer}, hidden, &out->q));
-  RETURN_IF_ERROR(AddMatrix({WeightRole::kK, layer}, hidden, &out->k));
-  RETURN_IF_ERROR(AddMatrix({WeightRole::kV, layer}, hidden, &out->v));
-  RETURN_IF_ERROR(AddMatrix({WeightRole::kO, layer},
-                            RowPlan(q_size, config_.head_dim, rule.group, {&all_heads, 1}),
-                            &out->o));
-  RETURN_IF_ERROR(AddMatrix({WeightRole::kGate, layer}, hidden, &out->gate));
-  RETURN_IF_ERROR(AddMatrix({WeightRole::kUp, layer}, hidden, &out->up));
-  return AddMatrix({WeightRole::kDown, layer},
-                   RowPlan(config_.ffn_size, kFfnUnit, rule.group, {&all_ffn, 1}), &out->down);
+  const Range q_rows = HeadRows(rank_.q_heads);
+  const Range kv_rows = HeadRows(rank_.kv_heads);
+  const Range all{0, config_.hidden_size};
+  RETURN_IF_ERROR(AddMatrix({WeightRole::kQ, layer}, q_rows, hidden, &out->q));
+  RETURN_IF_ERROR(AddMatrix({WeightRole::kK, layer}, kv_rows, hidden, &out->k));
+  RETURN_IF_ERROR(AddMatrix({WeightRole::kV, layer}, kv_rows, hidden, &out->v));
+  RETURN_IF_ERROR(AddMatrix(
+      {WeightRole::kO, layer}, all,
+      RowPlan(config_.num_heads * config_.head_dim, config_.head_dim, rule.group, {&heads, 1}),
+      &out->o));
+  RETURN_IF_ERROR(AddMatrix({WeightRole::kGate, layer}, rank_.ffn_columns, hidden, &out->gate));
+  RETURN_IF_ERROR(AddMatrix({WeightRole::kUp, layer}, rank_.ffn_columns, hidden, &out->up));
+  return AddMatrix({WeightRole::kDown, layer}, all,
+                   RowPlan(config_.ffn_size, kFfnUnitColumns, rule.group, {&ffn, 1}), &out->down);
 }
 
 Status Loader::Collect(ModelWeights* out) {
-  out->layers.resize(config_.num_layers());
-  for (uint32_t layer = 0; layer < config_.num_layers(); ++layer) {
-    RETURN_IF_ERROR(CollectVectors(layer, &out->layers[layer]));
-    RETURN_IF_ERROR(CollectMatrices(layer, &out->layers[layer]));
+  out->layers.resize(rank_.layers.size());
+  for (uint32_t i = 0; i < rank_.layers.size(); ++i) {
+    RETURN_IF_ERROR(CollectVectors(rank_.layers.begin + i, &out->layers[i]));
+    RETURN_IF_ERROR(CollectMatrices(rank_.layers.begin + i, &out->layers[i]));
   }
-  RETURN_IF_ERROR(ReadNorm({WeightRole::kFinalNorm}, &out->final_norm));
   ASSIGN_OR_RETURN(out->embedding, checkpoint_.Weight({WeightRole::kEmbedding}));
+  if (!rank_.last_stage) return OkStatus();
+  RETURN_IF_ERROR(ReadNorm({WeightRole::kFinalNorm}, &out->final_norm));
   const WeightRole head = config_.tied_embeddings ? WeightRole::kEmbedding : WeightRole::kHead;
-  return AddMatrix({head}, ColumnPlan(config_.hidden_size), &out->head);
+  return AddMatrix({head}, rank_.vocab_rows, ColumnPlan(config_.hidden_size), &out->head);
 }
 
 void Loader::Pack(ThreadPool* pool, const LoadProgress& progress) {
@@ -186,10 +203,11 @@ uint64_t ModelWeights::packed_bytes() const {
   return total;
 }
 
-Result<ModelWeights> LoadWeights(const Checkpoint& checkpoint, std::optional<DType> float_type,
-                                 ThreadPool* pool, const LoadProgress& progress) {
+Result<ModelWeights> LoadWeights(const Checkpoint& checkpoint, const RankLayout& rank,
+                                 std::optional<DType> float_type, ThreadPool* pool,
+                                 const LoadProgress& progress) {
   ModelWeights weights;
-  Loader loader(checkpoint, float_type);
+  Loader loader(checkpoint, rank, float_type);
   RETURN_IF_ERROR(loader.Collect(&weights));
   loader.Pack(pool, progress);
   checkpoint.DropResidentPages();

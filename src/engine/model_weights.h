@@ -1,10 +1,10 @@
 #pragma once
 // ModelWeights: everything of a checkpoint that one rank multiplies by, repacked for the kernels.
 //
-// Owner: the executor. Load runs on the caller's thread and the pool; afterwards constant, read by
-// all workers. Memory: about the file's matrices once more; the file's own pages are given back,
-// except the embedding, whose rows are read from the file as they are needed.
-// Fails: kUnsupported and kDataLoss from the checkpoint, kResourceExhausted when memory ends.
+// Owner: the rank's runner. Load runs on the caller's thread and the pool; afterwards constant,
+// read by all workers. Memory: about the file's matrices once more; the file's own pages are given
+// back, except the embedding, whose rows are read from the file as they are needed. Fails:
+// kUnsupported and kDataLoss from the checkpoint, kResourceExhausted when memory ends.
 
 #include <functional>
 #include <optional>
@@ -14,6 +14,7 @@
 #include "kernels/packed_matrix.h"
 #include "kernels/thread_pool.h"
 #include "model/checkpoint.h"
+#include "split/layout.h"
 
 namespace cleave {
 
@@ -27,8 +28,8 @@ SumRule SumRuleOf(const ModelConfig& config);
 
 inline constexpr int32_t kRelativeBits = 20;  // quantum 2^(e-20) of the residual row's exponent e
 inline constexpr int32_t kAbsoluteBits = 36;
-inline constexpr uint32_t kFfnUnit = 64;  // columns of the FFN that are never parted
 
+// Shapes are of the whole model; a rank has its heads, columns and vocabulary rows of them.
 struct LayerWeights {
   std::vector<float> attn_norm;       // [D]
   std::vector<float> q_bias;          // [H·d] or empty
@@ -49,10 +50,10 @@ struct LayerWeights {
 };
 
 struct ModelWeights {
-  std::vector<LayerWeights> layers;
-  std::vector<float> final_norm;  // [D]
-  PackedMatrix head;              // [V, D]
-  TensorView embedding;           // [V, D], in the checkpoint's file
+  std::vector<LayerWeights> layers;  // of the rank's stage
+  std::vector<float> final_norm;     // [D], on last stages
+  PackedMatrix head;                 // [V, D], on last stages
+  TensorView embedding;              // [V, D], in the checkpoint's file
 
   [[nodiscard]] uint64_t packed_bytes() const;
 };
@@ -62,8 +63,9 @@ using LoadProgress = std::function<void(double share)>;
 
 // The checkpoint must outlive the weights (the embedding is a view into it). `float_type`: matrices
 // stored as F32, F16 or BF16 are rounded to it first (--dtype); nothing = as stored. Quantised ones
-// stay as they are, but for F32, which takes their exact values.
-Result<ModelWeights> LoadWeights(const Checkpoint& checkpoint, std::optional<DType> float_type,
-                                 ThreadPool* pool, const LoadProgress& progress);
+// stay as they are, but for F32, which takes their exact values. Only what `rank` holds is read.
+Result<ModelWeights> LoadWeights(const Checkpoint& checkpoint, const RankLayout& rank,
+                                 std::optional<DType> float_type, ThreadPool* pool,
+                                 const LoadProgress& progress);
 
 }  // namespace cleave

@@ -41,7 +41,7 @@ Result<ModelPlan> PlanModel(const Checkpoint& checkpoint, const ModelSettings& s
   const ModelConfig& config = checkpoint.config();
   RETURN_IF_ERROR(config.Validate());
   ModelPlan plan;
-  InlineExecutorOptions& options = plan.executor;
+  RankOptions& options = plan.executor;
   ASSIGN_OR_RETURN(options.float_type, ParseFloatType("--dtype", settings.dtype));
   ASSIGN_OR_RETURN(const std::optional<DType> kv_type,
                    ParseFloatType("--kv-cache-dtype", settings.kv_cache_dtype));
@@ -91,18 +91,19 @@ Status SmokeForward(Executor* executor) {
   const int32_t token = 0;
   const int32_t block = 0;
   const BatchSequence sequence{.first_position = 0, .tokens = 1, .block_table = {&block, 1}};
-  RETURN_IF_ERROR(executor->Forward({.token_ids = {&token, 1}, .sequences = {&sequence, 1}}));
-  std::vector<float> logits(executor->vocab_size());
-  const uint32_t row = 0;
-  RETURN_IF_ERROR(executor->Logits({&row, 1}, logits.data()));
-  for (size_t id = 0; id < logits.size(); ++id) {
-    if (!std::isfinite(logits[id])) {
-      return DataLoss(fmt::format(
-          "the model's first forward pass gives {} for token {}: its weights are damaged",
-          logits[id], id));
-    }
-  }
-  return OkStatus();
+  const WantedRow row;
+  const uint32_t vocab_size = executor->vocab_size();
+  return RunBatch(
+      executor, {.token_ids = {&token, 1}, .sequences = {&sequence, 1}, .wanted = {&row, 1}},
+      [vocab_size](uint32_t /*index*/, const RowResult& result) {
+        for (uint32_t id = 0; id < vocab_size; ++id) {
+          if (std::isfinite(result.logits[id])) continue;
+          return DataLoss(fmt::format(
+              "the model's first forward pass gives {} for token {}: its weights are damaged",
+              result.logits[id], id));
+        }
+        return OkStatus();
+      });
 }
 
 }  // namespace cleave

@@ -31,7 +31,7 @@ struct ModelSettings {
 };
 
 struct ModelPlan {
-  InlineExecutorOptions executor;
+  RankOptions executor;
   Sizing sizing;
 };
 

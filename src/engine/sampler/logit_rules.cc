@@ -14,6 +14,12 @@ constexpr float kMasked = -std::numeric_limits<float>::infinity();
 LogitRules::LogitRules(uint32_t vocab_size, std::vector<int32_t> eos_token_ids)
     : vocab_size_(vocab_size), eos_token_ids_(std::move(eos_token_ids)), seen_(vocab_size) {}
 
+bool LogitRules::Changes(const SamplingParams& p, uint32_t output_tokens) {
+  return !p.logit_bias.empty() || !p.allowed_token_ids.empty() || !p.bad_words.empty() ||
+         output_tokens < p.min_tokens || p.repetition_penalty != 1.0F ||
+         p.frequency_penalty != 0.0F || p.presence_penalty != 0.0F;
+}
+
 void LogitRules::Apply(const SampleContext& context, float* logits) {
   const SamplingParams& p = *context.params;
   for (const auto& [id, bias] : p.logit_bias) {

@@ -35,6 +35,9 @@ class LogitRules {
  public:
   LogitRules(uint32_t vocab_size, std::vector<int32_t> eos_token_ids);
 
+  // Whether the request changes logits after so many tokens of output.
+  [[nodiscard]] static bool Changes(const SamplingParams& params, uint32_t output_tokens);
+
   // logits: [vocab_size].
   void Apply(const SampleContext& context, float* logits);
 

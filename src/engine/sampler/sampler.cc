@@ -63,6 +63,10 @@ Sampler::Sampler(Isa isa, uint32_t vocab_size, std::vector<int32_t> eos_token_id
   keys_.reserve(vocab_size);
 }
 
+bool Sampler::TakesHighest(const SamplingParams& params, uint32_t output_tokens) {
+  return !(params.temperature >= kGreedyBelow) && !LogitRules::Changes(params, output_tokens);
+}
+
 int32_t Sampler::Sample(const SampleContext& context, float* logits) {
   rules_.Apply(context, logits);
   const SamplingParams& p = *context.params;

@@ -36,6 +36,9 @@ class Sampler {
 
   Sampler(Isa isa, uint32_t vocab_size, std::vector<int32_t> eos_token_ids);
 
+  // Whether the sequence's next token is the highest logit's, whatever the others are: then Sample
+  // need not be called, and who asks for it need not have the row.
+  [[nodiscard]] static bool TakesHighest(const SamplingParams& params, uint32_t output_tokens);
   // The next token of the sequence. logits ([vocab_size]) are changed.
   int32_t Sample(const SampleContext& context, float* logits);
 

@@ -4,6 +4,17 @@
 
 namespace cleave {
 
+size_t NaiveScheduler::MostDecodes() const {
+  if (!awaits()) return config_.max_num_seqs;
+  size_t decoding = 0;
+  for (const Rank& rank : Running()) {
+    const One& one = all_.at(rank);
+    if (one.pending > 0 || Wanted(one) == 1) ++decoding;
+  }
+  const size_t plans = config_.max_plans_in_flight;
+  return decoding / plans + (decoding % plans > 0 ? 1 : 0);
+}
+
 bool NaiveScheduler::GetBlock(const Rank& rank, Step* step, bool* stalled) {
   One& one = all_[rank];
   while (one.scheduled / bs() >= one.table.size()) {

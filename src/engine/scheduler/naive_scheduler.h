@@ -57,7 +57,9 @@ class NaiveScheduler {
     Step step;
     left_ = config_.max_num_batched_tokens;
     bool stalled = false;
+    const size_t most = MostDecodes();
     for (const Rank& rank : Running()) {
+      if (step.entries.size() == most) break;
       if (!all_.contains(rank) || all_[rank].phase != Phase::kRuns) continue;
       if (Wanted(all_[rank]) != 1 || left_ == 0) continue;
       if (GetBlock(rank, &step, &stalled)) Put(&all_[rank], 1, &step);
@@ -112,7 +114,9 @@ class NaiveScheduler {
   [[nodiscard]] uint32_t MostBlocks(const One& one) const {
     return (one.facts.limit - 1 + bs() - 1) / bs();
   }
-  static uint32_t Wanted(const One& one) {
+  [[nodiscard]] bool awaits() const { return config_.samples_in_flight == SamplesInFlight::kAwait; }
+  [[nodiscard]] uint32_t Wanted(const One& one) const {
+    if (awaits() && one.pending > 0) return 0;
     const uint32_t length = one.known + one.pending;
     return length < one.facts.limit ? length - one.scheduled : 0;
   }
@@ -149,6 +153,7 @@ class NaiveScheduler {
     }
   }
 
+  [[nodiscard]] size_t MostDecodes() const;
   bool GetBlock(const Rank& rank, Step* step, bool* stalled);
   void Put(One* one, uint32_t tokens, Step* step);
   void Admit(Step* step);

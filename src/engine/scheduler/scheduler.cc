@@ -100,15 +100,26 @@ bool Scheduler::Schedule(Plan* plan) {
 // Preemption takes from the end of running_, never from before the sequence that is served: the
 // entries already written stand.
 void Scheduler::ScheduleDecodes(Plan* plan) {
+  const uint32_t most = MostDecodes();
   for (size_t i = 0; i < running_.size() && BudgetLeft(*plan) > 0; ++i) {
+    if (plan->entries.size() == most) return;
     const SequenceHandle h = running_[i];
-    if (sequences_[h].Wanted() == 1 && EnsureBlock(h, plan)) AddEntry(h, 1, plan);
+    if (Wanted(sequences_[h]) == 1 && EnsureBlock(h, plan)) AddEntry(h, 1, plan);
   }
+}
+
+// Of one plan: an even share of the sequences that decode.
+uint32_t Scheduler::MostDecodes() const {
+  if (config_.samples_in_flight == SamplesInFlight::kAhead) return config_.max_num_seqs;
+  const auto decoding = std::count_if(running_.begin(), running_.end(), [this](SequenceHandle h) {
+    return Wanted(sequences_[h]) == 1 || sequences_[h].pending > 0;
+  });
+  return CeilDiv(static_cast<uint32_t>(decoding), config_.max_plans_in_flight);
 }
 
 void Scheduler::SchedulePrefills(Plan* plan) {
   for (size_t i = 0; i < running_.size() && BudgetLeft(*plan) > 0; ++i) {
-    const uint32_t wanted = sequences_[running_[i]].Wanted();
+    const uint32_t wanted = Wanted(sequences_[running_[i]]);
     if (wanted > 1) AddEntry(running_[i], wanted, plan);
   }
 }
@@ -218,7 +229,7 @@ void Scheduler::Admit(SequenceHandle h, uint32_t cached, Plan* plan) {
   s.passed = 0;
   waiting_tokens_ -= s.known;
   InsertRanked(&running_, h);
-  AddEntry(h, s.Wanted(), plan);
+  AddEntry(h, Wanted(s), plan);
 }
 
 // Whether a running sequence is about to publish the first block that `s` did not find.

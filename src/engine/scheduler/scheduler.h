@@ -31,8 +31,10 @@
 // committed; until then whoever needed them stalls, and nobody else is preempted.
 //
 // Plans in flight. Up to max_plans_in_flight plans may be scheduled before the first is committed;
-// commits come in order. A sequence with a sample in flight can be scheduled for the next
-// position. Blocks of ended sequences return when no plan in flight uses them.
+// commits come in order. Blocks of ended sequences return when no plan in flight uses them.
+// A sequence with a sample in flight is scheduled for the next position at once (kAhead), or only
+// when the sample is known (kAwait): for pipelines, whose plans then share the decodes out evenly,
+// a plan taking at most ⌈decoding sequences / max_plans_in_flight⌉.
 //
 // Memory: Add and admission may allocate; Schedule without admissions and Commit do not.
 // Owner: the engine core; one thread. Misuse ends the process (CLEAVE_CHECK).
@@ -48,6 +50,8 @@
 
 namespace cleave {
 
+enum class SamplesInFlight : uint8_t { kAhead, kAwait };
+
 struct SchedulerConfig {
   uint32_t max_num_seqs = 64;
   uint32_t max_num_batched_tokens = 512;
@@ -55,6 +59,7 @@ struct SchedulerConfig {
   uint32_t block_size = 16;
   uint32_t num_blocks = 0;
   uint32_t max_plans_in_flight = 1;
+  SamplesInFlight samples_in_flight = SamplesInFlight::kAhead;
   uint32_t max_bypasses = 64;
   uint32_t max_waiting = 1024;  // room taken at construction; more may wait
 };
@@ -127,10 +132,14 @@ class Scheduler {
     std::vector<BlockHash> names;
 
     [[nodiscard]] uint32_t length() const { return known + pending; }
-    // Positions that could be scheduled now. The token at limit - 1 is sampled, never computed.
-    [[nodiscard]] uint32_t Wanted() const { return length() < limit ? length() - scheduled : 0; }
   };
 
+  // Positions that could be scheduled now. The token at limit - 1 is sampled, never computed.
+  [[nodiscard]] uint32_t Wanted(const Sequence& s) const {
+    if (config_.samples_in_flight == SamplesInFlight::kAwait && s.pending > 0) return 0;
+    return s.length() < s.limit ? s.length() - s.scheduled : 0;
+  }
+  [[nodiscard]] uint32_t MostDecodes() const;
   [[nodiscard]] bool Better(SequenceHandle a, SequenceHandle b) const;
   void InsertRanked(std::vector<SequenceHandle>* list, SequenceHandle h) const;
   void EraseRanked(std::vector<SequenceHandle>* list, SequenceHandle h) const;

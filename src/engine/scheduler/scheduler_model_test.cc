@@ -237,10 +237,11 @@ class Simulation {
 TEST(SchedulerModel, RandomLivesAgreeAndEnd) {
   uint64_t preemptions = 0;
   uint64_t cached = 0;
-  for (uint64_t seed = 0; seed < 60; ++seed) {
+  for (uint64_t seed = 0; seed < 80; ++seed) {
     RngStream random(seed);
     SchedulerConfig config;
     config.max_plans_in_flight = 1 + static_cast<uint32_t>(seed % 3);
+    config.samples_in_flight = seed % 2 == 0 ? SamplesInFlight::kAhead : SamplesInFlight::kAwait;
     config.max_num_seqs = 1 + static_cast<uint32_t>(random.Below(8));
     config.max_num_batched_tokens = 1 + static_cast<uint32_t>(random.Below(40));
     config.long_prefill_token_threshold = static_cast<uint32_t>(random.Below(8));

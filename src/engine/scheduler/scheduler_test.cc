@@ -254,6 +254,24 @@ TEST(Scheduler, AbortFreesBlocksAtOnceUnlessAPlanInFlightUsesThem) {
   EXPECT_TRUE(f.scheduler.CheckIntegrity().ok());
 }
 
+TEST(Scheduler, PlansOfAPipelineShareTheDecodesEvenly) {
+  SchedulerConfig config = Config(100);
+  config.max_plans_in_flight = 3;
+  config.samples_in_flight = SamplesInFlight::kAwait;
+  Fixture f(config);
+  for (uint64_t tag = 1; tag <= 7; ++tag) f.Add(tag, 4, 20);
+  ASSERT_TRUE(f.scheduler.Schedule(&f.plan));
+  ASSERT_EQ(f.plan.entries.size(), 7U);
+  Plan none;
+  EXPECT_FALSE(f.scheduler.Schedule(&none)) << "every sample is in flight";
+  f.scheduler.Commit(f.plan, std::vector<EntryResult>(7, EntryResult::kGoesOn));
+  for (const size_t entries : {3U, 3U, 1U}) {
+    ASSERT_TRUE(f.scheduler.Schedule(&f.plan));
+    EXPECT_EQ(f.plan.entries.size(), entries);
+    for (const PlanEntry& e : f.plan.entries) EXPECT_EQ(e.first_position, 4U);
+  }
+}
+
 TEST(Scheduler, NothingToDoIsNotAPlan) {
   Fixture f(Config(10));
   EXPECT_FALSE(f.scheduler.Schedule(&f.plan));

@@ -1,0 +1,114 @@
+#include "engine/forward/decoder.h"
+
+#include <fmt/format.h>
+
+#include <span>
+
+namespace cleave {
+namespace {
+
+std::vector<const PackedMatrix*> MatricesOf(const ModelWeights& weights) {
+  std::vector<const PackedMatrix*> matrices;
+  for (const LayerWeights& w : weights.layers) {
+    matrices.insert(matrices.end(), {&w.q, &w.k, &w.v, &w.o, &w.gate, &w.up, &w.down});
+  }
+  return matrices;
+}
+
+}  // namespace
+
+Decoder::Decoder(const RankContext& context, KvCache* kv)
+    : context_(context),
+      kv_(kv),
+      x_(static_cast<size_t>(context.max_batch_tokens) * context.hidden_size()),
+      stages_(context, context.max_batch_tokens, MatricesOf(*context.weights)),
+      sum_(MakeRowSum(context)),
+      embedder_(context),
+      attention_(context, kv, &stages_, sum_.get()),
+      ffn_(context, &stages_, sum_.get()) {
+  step_.position_of.resize(context.max_batch_tokens);
+  step_.sequence_of.resize(context.max_batch_tokens);
+}
+
+Decoder::~Decoder() = default;
+
+Status Decoder::CheckBatch(const ForwardBatch& batch) const {
+  const size_t tokens = batch.token_ids.size();
+  if (tokens == 0 || tokens > context_.max_batch_tokens) {
+    return InvalidArgument(
+        fmt::format("a batch of {} tokens; 1 to {} fit", tokens, context_.max_batch_tokens));
+  }
+  const uint32_t vocab_size = context_.config->vocab_size;
+  for (const int32_t id : batch.token_ids) {
+    if (id < 0 || static_cast<uint32_t>(id) >= vocab_size) {
+      return InvalidArgument(
+          fmt::format("token id {} is outside the vocabulary of {}", id, vocab_size));
+    }
+  }
+  size_t sum = 0;
+  const uint32_t block_tokens = kv_->shape().block_tokens;
+  for (const BatchSequence& s : batch.sequences) {
+    sum += s.tokens;
+    const uint64_t end = static_cast<uint64_t>(s.first_position) + s.tokens;
+    if (s.tokens == 0 || end > context_.max_positions ||
+        end > static_cast<uint64_t>(s.block_table.size()) * block_tokens) {
+      return InvalidArgument(fmt::format(
+          "a sequence's positions {} to {} pass its {} blocks of {} or the limit of {}",
+          s.first_position, end, s.block_table.size(), block_tokens, context_.max_positions));
+    }
+    for (const int32_t block : s.block_table) {
+      if (block < 0 || static_cast<uint32_t>(block) >= kv_->num_blocks()) {
+        return InvalidArgument(fmt::format("KV block {} of {}", block, kv_->num_blocks()));
+      }
+    }
+  }
+  if (sum == tokens) return OkStatus();
+  return InvalidArgument(fmt::format("{} token ids for sequences of {} tokens", tokens, sum));
+}
+
+void Decoder::PlanBatch(const ForwardBatch& batch) {
+  step_.tokens = static_cast<uint32_t>(batch.token_ids.size());
+  step_.token_ids = batch.token_ids;
+  step_.sequences = batch.sequences;
+  uint32_t row = 0;
+  for (uint32_t s = 0; s < step_.sequences.size(); ++s) {
+    for (uint32_t t = 0; t < step_.sequences[s].tokens; ++t, ++row) {
+      step_.sequence_of[row] = s;
+      step_.position_of[row] = step_.sequences[s].first_position + t;
+    }
+  }
+  attention_.Plan(step_);
+}
+
+Status Decoder::Forward(const ForwardBatch& batch) {
+  RETURN_IF_ERROR(CheckBatch(batch));
+  PlanBatch(batch);
+  if (!context_.mine().first_stage) RETURN_IF_ERROR(ReceiveRows());
+  context_.pool->Run([this](uint32_t thread) { RunLayers(thread); });
+  RETURN_IF_ERROR(embedder_.status());
+  RETURN_IF_ERROR(sum_->status());
+  return context_.mine().last_stage ? OkStatus() : SendRows();
+}
+
+void Decoder::RunLayers(uint32_t thread) {
+  if (context_.mine().first_stage) embedder_.Run(step_, x_.data(), thread);
+  const uint32_t layers = context_.mine().layers.size();
+  for (uint32_t layer = 0; layer < layers; ++layer) {
+    if (thread == 0) context_.comm.Beat();
+    attention_.Run(layer, step_, x_.data(), thread);
+    if (thread == 0) context_.comm.Beat();
+    ffn_.Run(layer, step_.tokens, x_.data(), thread);
+  }
+}
+
+Status Decoder::ReceiveRows() {
+  const auto rows = std::span(x_).first(static_cast<size_t>(step_.tokens) * context_.hidden_size());
+  return context_.comm.pp->Receive(context_.mine().coord.pp - 1, std::as_writable_bytes(rows));
+}
+
+Status Decoder::SendRows() {
+  const auto rows = std::span(x_).first(static_cast<size_t>(step_.tokens) * context_.hidden_size());
+  return context_.comm.pp->Send(context_.mine().coord.pp + 1, std::as_bytes(rows));
+}
+
+}  // namespace cleave

@@ -1,0 +1,65 @@
+#pragma once
+// Decoder: the forward pass of every family, over one rank's weights.
+//
+// One layer, for T tokens (x is [T, D], the residual stream in fp32):
+//   x += attention(norm(x))·Woᵀ     (attention_half.h)
+//   x += ffn(norm(x))·Wdownᵀ        (dense_ffn.h)
+// The o and down products are row-parallel sums: integer counts of a quantum that the residual row
+// sets (docs/arithmetic.md), so that any split of their K gives the same bits.
+//
+// A rank runs its layers with its heads and columns (split/layout.h). The first stage embeds,
+// others receive x; all but the last send x on.
+//
+// Owner: the rank's runner. Thread: the runner's caller; work is shared over the pool's threads,
+// which meet at barriers; thread 0 speaks to other ranks. Forward allocates nothing.
+// Fails: kInvalidArgument for a batch that breaks its bounds (a fault of the caller); what a group
+// says when another rank is lost.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/executor.h"
+#include "engine/forward/attention_half.h"
+#include "engine/forward/dense_ffn.h"
+#include "engine/forward/embedder.h"
+#include "engine/forward/rank_context.h"
+#include "engine/forward/row_stages.h"
+#include "engine/forward/row_sum.h"
+#include "engine/forward/step_rows.h"
+#include "engine/kv_cache.h"
+
+namespace cleave {
+
+class Decoder {
+ public:
+  // context and kv outlive the decoder.
+  Decoder(const RankContext& context, KvCache* kv);
+  ~Decoder();
+
+  // The batch's rows through the rank's layers; `wanted` aside.
+  Status Forward(const ForwardBatch& batch);
+  // [T, D] the residual rows after the rank's last layer.
+  [[nodiscard]] const float* hidden() const { return x_.data(); }
+  // Rows that this rank put into reductions as int64, since the start.
+  [[nodiscard]] uint64_t wide_rows() const { return sum_->wide_rows(); }
+
+ private:
+  [[nodiscard]] Status CheckBatch(const ForwardBatch& batch) const;
+  void PlanBatch(const ForwardBatch& batch);
+  void RunLayers(uint32_t thread);
+  Status ReceiveRows();
+  Status SendRows();
+
+  const RankContext& context_;
+  KvCache* const kv_;
+  StepRows step_;
+  std::vector<float> x_;  // [T, D]
+  RowStages stages_;
+  const std::unique_ptr<RowSum> sum_;
+  Embedder embedder_;
+  AttentionHalf attention_;
+  DenseFfn ffn_;
+};
+
+}  // namespace cleave

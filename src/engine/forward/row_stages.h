@@ -1,0 +1,74 @@
+#pragma once
+// RowStages: rows on their way into a matrix product: normed, prepared as the matrix wants them,
+// with the quanta of their sums.
+//
+// All threads share one stage for many rows, each preparing its share, and meet; for few rows each
+// thread prepares all of them for itself, which costs less than a meeting.
+// Owner: a part of the forward pass. Calls inside ThreadPool::Run, from every thread with equal
+// arguments. No allocation after construction.
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/forward/rank_context.h"
+#include "kernels/matmul.h"
+
+namespace cleave {
+
+class RowStages {
+ public:
+  // At most so many rows are prepared by every thread for itself.
+  static constexpr uint32_t kPrivateRows = 2;
+
+  struct Stage {
+    Stage(uint32_t rows, uint32_t hidden_size);
+    std::vector<float> hidden;  // [rows, D] normed
+    // By ActKind, those the matrices want. int8 has two rows for each: some inputs take two terms.
+    std::array<std::optional<ActBuffer>, 3> prepared;
+    std::vector<int32_t> shift;  // [rows] quanta of the residual rows
+    std::vector<uint8_t> wide;   // [rows] 1 = int64 sums
+  };
+
+  // `matrices`: all that will be multiplied.
+  RowStages(const RankContext& context, uint32_t max_rows,
+            std::span<const PackedMatrix* const> matrices);
+  ~RowStages();
+  RowStages(const RowStages&) = delete;
+  RowStages& operator=(const RowStages&) = delete;
+
+  Stage& Of(uint32_t rows, uint32_t thread);
+  // The rows a thread prepares.
+  [[nodiscard]] ThreadPool::Share ShareOf(uint32_t rows, uint32_t thread) const;
+
+  // stage.hidden = norm(x) row by row, prepared for `matrices`, which take one K; remembers the
+  // rows' quanta. `row_of` names the rows of x to take; null: 0, 1, ….
+  void Norm(Stage* stage, const float* x, const uint32_t* row_of, uint32_t rows,
+            const std::vector<float>& norm, std::span<const PackedMatrix* const> matrices,
+            ActTerms terms, uint32_t thread);
+  // Rows of a row-parallel product's input, and which of them need int64 sums.
+  void PrepareSum(Stage* stage, const float* source, size_t stride, uint32_t rows,
+                  const PackedMatrix& w, ActTerms terms, uint32_t thread);
+  // y = stage·wᵀ, this thread's share of the columns.
+  void Column(const PackedMatrix& w, const Stage& stage, uint32_t rows, ActTerms terms, float* y,
+              uint32_t thread) const;
+
+  [[nodiscard]] static const ActBuffer& ActsFor(const Stage& stage, const PackedMatrix& w);
+  // Only int8 activations have a second term.
+  [[nodiscard]] static ActTerms TermsFor(const PackedMatrix& w, ActTerms wanted);
+
+ private:
+  void Prepare(Stage* stage, const PackedMatrix& w, const float* source, size_t stride,
+               ActTerms terms, ThreadPool::Share rows) const;
+  void Meet(uint32_t rows);
+
+  const RankContext& context_;
+  const SumRule sum_rule_;
+  std::unique_ptr<Stage> shared_;
+  std::vector<std::unique_ptr<Stage>> private_;  // [threads]
+};
+
+}  // namespace cleave

@@ -1,0 +1,117 @@
+#include "engine/rank_runner.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace cleave {
+
+RankRunner::RankRunner(std::unique_ptr<Checkpoint> checkpoint, const RankOptions& options,
+                       const Layout& layout)
+    : options_(options),
+      checkpoint_(std::move(checkpoint)),
+      layout_(layout),
+      pool_(options.threads, options.cpus) {}
+
+RankRunner::~RankRunner() = default;
+
+Result<std::unique_ptr<RankRunner>> RankRunner::Create(std::unique_ptr<Checkpoint> checkpoint,
+                                                       const RankOptions& options,
+                                                       const Layout& layout, uint32_t rank,
+                                                       const RankComm& comm,
+                                                       const LoadProgress& progress) {
+  RETURN_IF_ERROR(checkpoint->config().Validate());
+  std::unique_ptr<RankRunner> runner(new RankRunner(std::move(checkpoint), options, layout));
+  const ModelConfig& config = runner->config();
+  const RankLayout& mine = runner->layout_.ranks[rank];
+  KvShape shape = options.kv_shape;
+  shape.head_dim = config.head_dim;
+  ASSIGN_OR_RETURN(KvCache kv, KvCache::Create(shape, mine.layers.size(), mine.kv_heads.size(),
+                                               options.num_blocks));
+  runner->kv_ = std::make_unique<KvCache>(std::move(kv));
+  ASSIGN_OR_RETURN(runner->weights_, LoadWeights(*runner->checkpoint_, mine, options.float_type,
+                                                 &runner->pool_, progress));
+  runner->context_ = {.config = &config,
+                      .layout = &runner->layout_,
+                      .rank = rank,
+                      .weights = &runner->weights_,
+                      .pool = &runner->pool_,
+                      .comm = comm,
+                      .isa = options.isa,
+                      .max_batch_tokens = options.max_batch_tokens,
+                      .max_positions = options.max_positions};
+  runner->decoder_ = std::make_unique<Decoder>(runner->context_, runner->kv_.get());
+  if (mine.last_stage) {
+    runner->head_ = std::make_unique<Head>(runner->context_, options.max_sequences);
+  }
+  if (layout.split.pp > 1) {
+    runner->highest_.resize(options.max_sequences);
+    if (rank == 0) runner->logits_.resize(config.vocab_size);
+  }
+  return runner;
+}
+
+Status RankRunner::Forward(const ForwardBatch& batch) { return decoder_->Forward(batch); }
+
+Status RankRunner::Results(std::span<const WantedRow> wanted, const RowSink& sink) {
+  const bool leads = context_.rank == 0;
+  for (uint32_t first = 0; first < wanted.size(); first += options_.max_sequences) {
+    const auto count = std::min<size_t>(options_.max_sequences, wanted.size() - first);
+    const auto group = wanted.subspan(first, count);
+    if (head_ == nullptr) {
+      if (leads) RETURN_IF_ERROR(ReceiveResults(group, first, sink));
+      continue;
+    }
+    RETURN_IF_ERROR(head_->Run(decoder_->hidden(), group));
+    context_.comm.Beat();
+    if (leads) {
+      for (uint32_t i = 0; i < count; ++i) RETURN_IF_ERROR(sink(first + i, head_->result(i)));
+    } else if (context_.mine().coord.tp == 0) {
+      RETURN_IF_ERROR(SendResults(group));
+    }
+  }
+  return OkStatus();
+}
+
+// From the last stage's tp 0 to the leader: all highest logits in one piece, then each row that is
+// wanted whole.
+Status RankRunner::SendResults(std::span<const WantedRow> wanted) {
+  size_t highest = 0;
+  for (uint32_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i].use == RowUse::kHighest) highest_[highest++] = head_->result(i).highest;
+  }
+  if (highest > 0) {
+    RETURN_IF_ERROR(context_.comm.pp->Send(0, std::as_bytes(std::span(highest_).first(highest))));
+  }
+  for (uint32_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i].use == RowUse::kHighest) continue;
+    const std::span<const float> row(head_->result(i).logits, config().vocab_size);
+    RETURN_IF_ERROR(context_.comm.pp->Send(0, std::as_bytes(row)));
+  }
+  return OkStatus();
+}
+
+Status RankRunner::ReceiveResults(std::span<const WantedRow> wanted, uint32_t first,
+                                  const RowSink& sink) {
+  const uint32_t last_stage = layout_.split.pp - 1;
+  const auto highest = static_cast<size_t>(std::count_if(
+      wanted.begin(), wanted.end(), [](const WantedRow& r) { return r.use == RowUse::kHighest; }));
+  if (highest > 0) {
+    RETURN_IF_ERROR(context_.comm.pp->Receive(
+        last_stage, std::as_writable_bytes(std::span(highest_).first(highest))));
+  }
+  size_t next = 0;
+  for (uint32_t i = 0; i < wanted.size(); ++i) {
+    RowResult result;
+    if (wanted[i].use == RowUse::kHighest) {
+      result.highest = highest_[next++];
+    } else {
+      RETURN_IF_ERROR(
+          context_.comm.pp->Receive(last_stage, std::as_writable_bytes(std::span(logits_))));
+      result.logits = logits_.data();
+    }
+    RETURN_IF_ERROR(sink(first + i, result));
+  }
+  return OkStatus();
+}
+
+}  // namespace cleave
