@@ -3,12 +3,21 @@
 // The runtime meters the same operations (comm/stats.h); bill.exact holds the two equal.
 //
 // Bytes are payload: what a rank hands over for others to read, counted once however many read it.
-//   tp all_reduce      one-shot: the rank's packed rows. Past the crossover: reduce_scatter (the
-//                      rows' columns that other ranks own) and all_gather (its own columns, fp32).
-//                      A row is columns · 4 bytes, or · 8 where its sums escaped to int64, and one
-//                      byte for the flag that says which.
-//   tp all_gather      embedding rows this rank holds, fp32; candidates and logits of sampled rows
-//   pp send            the residual rows, fp32, to the next stage; results back to stage 0
+//   tp all_reduce      narrow(rows) = rows · (1 + columns · 4) is what a reduction would take with
+//                      every row int32. At most one_shot_max_bytes: one call of all_reduce,
+//                        rows + columns · (4 · rows + 4 · wide)     one byte a row says its width
+//                      Larger: one call of reduce_scatter and one of all_gather. Rank i of n owns
+//                      columns [round(columns · i / n), round(columns · (i+1) / n)), halves up:
+//                        reduce_scatter  rows + (columns - own) · (4 · rows + 4 · wide)
+//                        all_gather      own · rows · 4             fp32
+//                      wide: this rank's rows of int64.
+//   all_gather         the rank's own bytes: embedding rows it holds, fp32; candidates and logits of
+//                      sampled rows
+//   all_to_all         the bytes for others, not those for itself
+//   send               the bytes sent: the residual rows, fp32, to the next stage; results to stage
+//                      0. A receiver counts neither call nor bytes.
+// A group of one hands nothing over: no calls. Nor does a reduction of no rows or an all_gather of
+// no bytes. Splitting into chunks does not show.
 // Any thread.
 
 #include <cstdint>
