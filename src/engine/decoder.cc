@@ -66,7 +66,8 @@ Decoder::Decoder(const ModelConfig& config, const DecoderOptions& options,
   if (config.post_norms) y_.resize(tokens * config.hidden_size);
   totals_.resize(tokens * config.hidden_size);
   MakeStages();
-  MakeRopeTables();
+  FindRopeSettings();
+  rope_rows_.resize(ropes_.size() * tokens * config.head_dim);
 }
 
 Decoder::~Decoder() = default;
@@ -93,12 +94,12 @@ void Decoder::MakeStages() {
   shared_ = make_stage(std::max(options_.max_batch_tokens, options_.max_sequences));
   for (uint32_t thread = 0; thread < pool_->size(); ++thread) {
     private_.push_back(make_stage(kPrivateRows));
-    scratch_.emplace_back(config_.head_dim, config_.q_per_kv());
+    scratch_.emplace_back(config_.head_dim);
   }
 }
 
-void Decoder::MakeRopeTables() {
-  // Layers with the same rotary settings share a table.
+void Decoder::FindRopeSettings() {
+  // Layers with the same rotary settings share their rows.
   std::vector<const LayerConfig*> seen;
   for (const LayerConfig& layer : config_.layers) {
     const auto same = std::find_if(seen.begin(), seen.end(), [&](const LayerConfig* other) {
@@ -107,10 +108,14 @@ void Decoder::MakeRopeTables() {
     rope_of_layer_.push_back(static_cast<uint32_t>(same - seen.begin()));
     if (same == seen.end()) {
       seen.push_back(&layer);
-      rope_tables_.emplace_back(layer.rope_theta, layer.rope_scaling, config_.head_dim,
-                                options_.max_positions);
+      ropes_.emplace_back(layer.rope_theta, layer.rope_scaling, config_.head_dim);
     }
   }
+}
+
+float* Decoder::RopeRow(uint32_t rope, uint32_t row) {
+  const size_t index = static_cast<size_t>(rope) * options_.max_batch_tokens + row;
+  return &rope_rows_[index * config_.head_dim];
 }
 
 Status Decoder::CheckBatch(const ForwardBatch& batch) const {
@@ -198,6 +203,9 @@ void Decoder::Embed(uint32_t thread) {
     if (config_.embedding_scale != 1.0) {
       ScaleInPlace(options_.isa, x, static_cast<float>(config_.embedding_scale),
                    config_.hidden_size);
+    }
+    for (uint32_t rope = 0; rope < ropes_.size(); ++rope) {
+      ropes_[rope].MakeRow(position_of_[row], RopeRow(rope, row));
     }
   }
 }
@@ -373,7 +381,7 @@ void Decoder::FinishQkvRow(uint32_t layer, uint32_t row) {
     }
   }
   const uint32_t position = position_of_[row];
-  const float* rope = rope_tables_[rope_of_layer_[layer]].row(position);
+  const float* rope = RopeRow(rope_of_layer_[layer], row);
   ApplyRope(isa, q, heads, d, rope);
   ApplyRope(isa, k, kv_heads, d, rope);
 

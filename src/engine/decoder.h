@@ -65,11 +65,13 @@ class Decoder {
   };
 
   void MakeStages();
-  void MakeRopeTables();
+  void FindRopeSettings();
   Status CheckBatch(const ForwardBatch& batch) const;
   void PlanBatch(const ForwardBatch& batch);
   void RunLayers(uint32_t thread);
   void Embed(uint32_t thread);
+  // Rows of a rotary setting, one for each token of the batch.
+  float* RopeRow(uint32_t rope, uint32_t row);
   void AttentionHalf(uint32_t layer, uint32_t thread);
   void FfnHalf(uint32_t layer, uint32_t thread);
   // q, k and v rows: biases, norms, rotary; keys and values into the cache.
@@ -100,7 +102,7 @@ class Decoder {
   const ModelWeights* const weights_;
   KvCache* const kv_;
   ThreadPool* const pool_;
-  std::vector<RopeTable> rope_tables_;
+  std::vector<RopeFrequencies> ropes_;  // the distinct ones
   std::vector<uint32_t> rope_of_layer_;
 
   // The batch being run: set by the caller's thread before the pool starts.
@@ -114,6 +116,7 @@ class Decoder {
 
   // Activations, row-major.
   std::vector<float> x_;          // [T, D]
+  std::vector<float> rope_rows_;  // [ropes, T, d] of the batch's positions
   std::vector<float> q_;          // [T, H·d]
   std::vector<float> k_;          // [T, G·d]
   std::vector<float> v_;          // [T, G·d]
