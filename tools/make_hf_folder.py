@@ -9,7 +9,6 @@ packages of tools/requirements.txt.
 """
 
 import argparse
-import json
 import os
 import sys
 
@@ -17,6 +16,7 @@ import numpy as np
 from gguf import GGUFReader
 from gguf.quants import dequantize
 
+from hf_files import BYTE_LEVEL, added_token, bpe_tokenizer_json, write_json
 from tensor_file import DTYPES, write_safetensors
 
 BLOCK_NAMES = {
@@ -125,56 +125,22 @@ def generation_config(source):
     }
 
 
-def added_token(source, token_id):
-    return {
-        "id": token_id,
-        "content": source.vocab("tokens")[token_id],
-        "single_word": False,
-        "lstrip": False,
-        "rstrip": False,
-        "normalized": False,
-        "special": source.vocab("token_type")[token_id] == CONTROL,
-    }
-
-
 def added_tokens(source):
-    types = source.vocab("token_type")
-    return [added_token(source, i) for i, t in enumerate(types) if t in (CONTROL, USER_DEFINED)]
+    tokens, types = source.vocab("tokens"), source.vocab("token_type")
+    return [
+        added_token(i, tokens[i], t == CONTROL)
+        for i, t in enumerate(types)
+        if t in (CONTROL, USER_DEFINED)
+    ]
 
 
 def tokenizer_json(source):
-    byte_level = {
-        "type": "ByteLevel",
-        "add_prefix_space": False,
-        "trim_offsets": True,
-        "use_regex": True,
-    }
-    split = byte_level
+    split = None
     if source.vocab("pre") in SPLIT_DIGITS:
         digits = {"type": "Digits", "individual_digits": True}
-        split = {"type": "Sequence", "pretokenizers": [digits, byte_level]}
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": added_tokens(source),
-        "normalizer": None,
-        "pre_tokenizer": split,
-        "post_processor": None,
-        "decoder": byte_level,
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": False,
-            "vocab": {token: i for i, token in enumerate(source.vocab("tokens"))},
-            "merges": [merge.split(" ", 1) for merge in source.vocab("merges")],
-        },
-    }
+        split = {"type": "Sequence", "pretokenizers": [digits, BYTE_LEVEL]}
+    merges = [merge.split(" ", 1) for merge in source.vocab("merges")]
+    return bpe_tokenizer_json(source.vocab("tokens"), merges, added_tokens(source), split)
 
 
 def tokenizer_config(source):
@@ -192,12 +158,6 @@ def tokenizer_config(source):
         "chat_template": source.keys.get("tokenizer.chat_template"),
         "added_tokens_decoder": decoder,
     }
-
-
-def write_json(folder, name, value):
-    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
-        json.dump(value, file, indent=2, ensure_ascii=False)
-        file.write("\n")
 
 
 def convert(path, folder, dtype):

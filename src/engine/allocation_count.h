@@ -5,7 +5,8 @@
 
 namespace cleave {
 
-// Calls of operator new by this thread so far.
+// Calls of operator new so far: by this thread, by all.
 uint64_t AllocationCount();
+uint64_t AllocationCountOfAll();
 
 }  // namespace cleave

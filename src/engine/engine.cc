@@ -157,7 +157,7 @@ class Engine::Impl {
       const Status status = core_.Step(&outputs);
       if (!status.ok()) Die(status, &outputs);
       Publish();
-      if (!outputs.empty()) sink_(std::exchange(outputs, {}));
+      if (!outputs.empty()) sink_(std::move(outputs));
       SettleIdle();
       if (stop) return;
       WarnOfPreemptions();

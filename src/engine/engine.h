@@ -78,7 +78,8 @@ class EngineObserver {
 
 class Engine {
  public:
-  // Called on the engine thread with everything one step produced; must not block.
+  // Called on the engine thread with everything one step produced; must not block. It moves out
+  // what it keeps: the vector it leaves behind is the next step's, so that steps need not allocate.
   using Sink = std::function<void(std::vector<SequenceOutput>&& outputs)>;
 
   // `executor` is owned by the engine and used on its thread only. `observer` may be null and

@@ -5,9 +5,9 @@
 // then the results of the oldest, one token for every sequence whose last known token it computed,
 // stop checks, commit. The core holds the tokens; the scheduler holds counts, blocks and names.
 //
-// Owner: the engine; one thread, holding a ScopedFpMode. A steady decode step allocates what it
-// hands out (one vector of outputs, one token vector for each) and nothing else.
-// Fails: Step returns what the executor said; the caller then ends everything with EndAll.
+// Owner: the engine; one thread, holding a ScopedFpMode. A steady decode step allocates
+// nothing when `outputs` has the room of the step before; lists of logprobs are made when asked
+// for. Fails: Step returns what the executor said; the caller then ends everything with EndAll.
 
 #include <cstdint>
 #include <span>

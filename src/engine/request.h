@@ -4,6 +4,7 @@
 // or continued on another replica: the same call for each. Plain values; moved between threads,
 // never shared.
 
+#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -49,6 +50,7 @@ struct SequenceSpec {
   int32_t priority = 0;    // lower runs first under --scheduling-policy priority
   std::string cache_salt;  // prefix-cache entries are shared only under the same salt
   TimePoint arrival;
+  int32_t replica = -1;  // the one that must take it (X-data-parallel-rank); -1 = any
 };
 
 enum class FinishReason { kNone, kStop, kLength, kAbort, kError };
@@ -67,7 +69,8 @@ struct TokenLogprobs {
 // What one step did for one sequence.
 struct SequenceOutput {
   SequenceId id = 0;
-  std::vector<int32_t> tokens;          // new ids, in order (a stop id is included)
+  // New ids, in order (a stop id is included). A step makes one: it needs no memory of its own.
+  boost::container::small_vector<int32_t, 4> tokens;
   std::vector<TokenLogprobs> logprobs;  // one per token when asked for
   // All prompt positions but the first, once, with the first output, when asked for.
   std::vector<TokenLogprobs> prompt_logprobs;

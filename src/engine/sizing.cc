@@ -14,18 +14,17 @@ constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 
 double Gib(uint64_t bytes) { return static_cast<double>(bytes) / kGib; }
 
-// Buffers of the decoder for a full batch, a row of logits per running sequence, rotary tables.
-uint64_t RuntimeBytes(const SizingInput& in, uint32_t max_model_len) {
+// Buffers of the decoder for a full batch, a row of logits per running sequence.
+uint64_t RuntimeBytes(const SizingInput& in) {
   const ModelConfig& c = *in.config;
   const uint64_t q_size = static_cast<uint64_t>(c.num_heads) * c.head_dim;
   const uint64_t kv_size = static_cast<uint64_t>(c.num_kv_heads) * c.head_dim;
   const uint64_t widest = std::max<uint64_t>({c.hidden_size, q_size, c.ffn_size});
+  const uint64_t rotary = (c.post_norms ? 2ULL : 1ULL) * c.head_dim;  // local and global layers
   const uint64_t row_floats =
-      5ULL * c.hidden_size + 2 * q_size + 2 * kv_size + 2ULL * c.ffn_size + 2 * widest;
-  const uint64_t tables = c.post_norms ? 2 : 1;
+      5ULL * c.hidden_size + rotary + 2 * q_size + 2 * kv_size + 2ULL * c.ffn_size + 2 * widest;
   return in.max_num_batched_tokens * row_floats * sizeof(float) +
-         static_cast<uint64_t>(in.max_num_seqs) * c.vocab_size * sizeof(float) +
-         tables * max_model_len * c.head_dim * sizeof(float);
+         static_cast<uint64_t>(in.max_num_seqs) * c.vocab_size * sizeof(float);
 }
 
 Status DoesNotFit(const SizingInput& in, const Sizing& s, uint64_t needed_bytes,
@@ -58,7 +57,7 @@ Result<Sizing> ComputeSizing(const SizingInput& in) {
   s.weight_bytes = in.weight_bytes;
   s.budget_bytes = static_cast<uint64_t>(static_cast<double>(in.memory_bytes) * in.utilization);
   s.max_model_len = in.max_model_len.value_or(c.max_position);
-  s.runtime_bytes = RuntimeBytes(in, s.max_model_len);
+  s.runtime_bytes = RuntimeBytes(in);
 
   const uint64_t fixed_bytes = s.weight_bytes + s.runtime_bytes;
   const std::string fix =

@@ -3,7 +3,7 @@
 //
 // The account is weights, KV, runtime, margin, in bytes of one rank:
 //   budget  = host memory (cgroup respected) / ranks on it · utilization
-//   runtime = activations of a full batch + logits + rotary tables
+//   runtime = activations of a full batch + logits; no share of it grows with the context
 //   KV      = what is left, but no more than max_num_seqs sequences of max_model_len could use;
 //             or exactly --kv-cache-memory-bytes
 // Pure; any thread. Fails with kResourceExhausted: the numbers, and the flag that would help.

@@ -46,6 +46,15 @@ TEST_F(SizingTest, TakesNoMoreThanTheFlagsCanUse) {
   EXPECT_THAT(s->Account(16), HasSubstr("4032 tokens, 4.03x of 1000"));
 }
 
+TEST_F(SizingTest, OnlyTheCacheGrowsWithTheContext) {
+  const auto short_one = ComputeSizing(in);
+  config.max_position = 131072;
+  const auto long_one = ComputeSizing(in);
+  ASSERT_TRUE(short_one.ok() && long_one.ok());
+  EXPECT_GT(long_one->kv_bytes, 100 * short_one->kv_bytes);
+  EXPECT_EQ(long_one->runtime_bytes, short_one->runtime_bytes);
+}
+
 TEST_F(SizingTest, TakesExactlyWhatIsDeclared) {
   in.kv_cache_memory_bytes = 10 * kBlockBytes + 5;
   auto s = ComputeSizing(in);

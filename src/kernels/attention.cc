@@ -220,7 +220,7 @@ AttentionScratch::Buffers::Buffers(uint32_t d)
       narrow(kTileRows),
       wide(kTileRows, AttentionBins(d)) {}
 
-AttentionScratch::AttentionScratch(uint32_t head_dim, uint32_t /*max_heads_per_kv*/)
+AttentionScratch::AttentionScratch(uint32_t head_dim)
     : buffers_(std::make_unique<Buffers>(head_dim)) {}
 AttentionScratch::~AttentionScratch() = default;
 AttentionScratch::AttentionScratch(AttentionScratch&&) noexcept = default;

@@ -57,7 +57,7 @@ struct AttentionJob {
 
 class AttentionScratch {
  public:
-  AttentionScratch(uint32_t head_dim, uint32_t max_heads_per_kv);
+  explicit AttentionScratch(uint32_t head_dim);
   ~AttentionScratch();
   AttentionScratch(AttentionScratch&&) noexcept;
 

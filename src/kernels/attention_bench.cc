@@ -16,7 +16,7 @@ using attention_test::PagedHead;
 struct Layer {
   Layer(DType dtype, uint32_t d, uint32_t kv_heads, uint32_t q_per_kv, uint32_t tokens,
         uint32_t context)
-      : heads(q_per_kv), count(tokens), first(context - tokens), dim(d), scratch(d, q_per_kv) {
+      : heads(q_per_kv), count(tokens), first(context - tokens), dim(d), scratch(d) {
     for (uint32_t g = 0; g < kv_heads; ++g) kv.emplace_back(KvShape{dtype, d, 16}, context, g + 1);
     const size_t size = static_cast<size_t>(tokens) * kv_heads * q_per_kv * d;
     for (size_t i = 0; i < size; ++i)

@@ -134,7 +134,7 @@ Query::Query(uint32_t d, uint32_t heads, uint32_t tokens, uint32_t first, uint64
 std::vector<float> Query::Run(Isa isa, const PagedHead& head, uint32_t window,
                               uint32_t at_once) const {
   std::vector<float> out(q_.size(), -1.0F);
-  AttentionScratch scratch(d_, heads_);
+  AttentionScratch scratch(d_);
   const size_t stride = static_cast<size_t>(heads_) * d_;
   for (uint32_t t = 0; t < tokens_; t += at_once) {
     AttentionJob job;

@@ -130,6 +130,13 @@ void SetTerms(ActTerms terms, MatmulJob* job) {
   job->rows *= 2;
 }
 
+void SetTotals(const PackedMatrix& w, int64_t* totals, size_t stride, MatmulJob* job) {
+  job->totals = totals;
+  job->totals_stride = stride;
+  job->sum_groups = w.plan().group_ends.data();
+  job->sum_group_count = static_cast<uint32_t>(w.plan().group_ends.size());
+}
+
 void Multiply(Isa isa, const MatmulJob& job) {
   if (job.rows == 0 || job.group_begin >= job.group_end) return;
   switch (isa) {
@@ -225,17 +232,27 @@ void MatmulRow(Isa isa, const PackedMatrix& w, const ActBuffer& a, uint32_t rows
                int64_t* totals, size_t stride, ActTerms terms) {
   MatmulJob job = JobOf(w, a, rows, group_begin, group_end);
   SetTerms(terms, &job);
-  job.totals = totals;
-  job.totals_stride = stride;
   job.shift = shift;
   job.wide = wide;
-  job.sum_groups = w.plan().group_ends.data();
-  job.sum_group_count = static_cast<uint32_t>(w.plan().group_ends.size());
+  SetTotals(w, totals, stride, &job);
   Multiply(isa, job);
 }
 
-bool RowFitsInt32(ActKind kind, const ActBuffer& a, const KPlan& plan, uint32_t row,
-                  float max_row_norm, int32_t shift) {
+void MatmulExpert(Isa isa, const PackedMatrix& w, const ActBuffer& a, const ExpertRows& expert,
+                  uint32_t group_begin, uint32_t group_end, int64_t* totals, size_t stride,
+                  ActTerms terms) {
+  MatmulJob job = JobOf(w, a, expert.rows, group_begin, group_end);
+  SetTerms(terms, &job);
+  job.shift = expert.shift;
+  job.wide = expert.wide;
+  job.token = expert.token;
+  job.gate = expert.gate;
+  SetTotals(w, totals, stride, &job);
+  Multiply(isa, job);
+}
+
+double RowBound(ActKind kind, const ActBuffer& a, const KPlan& plan, uint32_t row,
+                float max_row_norm, int32_t shift) {
   const size_t first = size_t{row} * a.max_blocks();
   const size_t blocks = plan.blocks.size();
   double squares = 0;
@@ -252,9 +269,35 @@ bool RowFitsInt32(ActKind kind, const ActBuffer& a, const KPlan& plan, uint32_t 
       squares = SquaredNormPlain(first, blocks, [&](size_t i) -> double { return a.f32()[i]; });
       break;
   }
-  // A NaN compares false.
   const double power = std::bit_cast<double>(static_cast<uint64_t>(1023 + shift) << 52U);
-  return std::sqrt(squares) * max_row_norm * power < 0x1p30;
+  return std::sqrt(squares) * max_row_norm * power;
+}
+
+bool RowFitsInt32(ActKind kind, const ActBuffer& a, const KPlan& plan, uint32_t row,
+                  float max_row_norm, int32_t shift) {
+  return RowBound(kind, a, plan, row, max_row_norm, shift) < kNarrowBound;
+}
+
+void GatherActs(ActKind kind, const ActBuffer& from, const KPlan& plan, const uint32_t* source_rows,
+                uint32_t row_begin, uint32_t row_end, ActBuffer* to) {
+  const size_t blocks = plan.blocks.size();
+  CLEAVE_CHECK(row_end <= to->max_rows() && blocks <= to->max_blocks());
+  CLEAVE_CHECK(blocks <= from.max_blocks());
+  for (size_t row = row_begin; row < row_end; ++row) {
+    CLEAVE_CHECK(source_rows[row] < from.max_rows());
+    const size_t source = size_t{source_rows[row]} * from.max_blocks();
+    const size_t target = row * to->max_blocks();
+    if (kind == ActKind::kF32) {
+      std::copy_n(from.f32() + 32 * source, 32 * blocks, to->f32() + 32 * target);
+    } else if (kind == ActKind::kBF16) {
+      std::copy_n(from.bf16() + 32 * source, 32 * blocks, to->bf16() + 32 * target);
+    } else {
+      std::copy_n(from.q() + 32 * source, 32 * blocks, to->q() + 32 * target);
+      std::copy_n(from.scale() + source, blocks, to->scale() + target);
+      std::copy_n(from.sum() + source, blocks, to->sum() + target);
+      std::copy_n(from.half_sum() + source, blocks, to->half_sum() + target);
+    }
+  }
 }
 
 }  // namespace cleave

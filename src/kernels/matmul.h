@@ -81,10 +81,41 @@ void MatmulRow(Isa isa, const PackedMatrix& w, const ActBuffer& a, uint32_t rows
                const int32_t* shift, const uint8_t* wide, uint32_t group_begin, uint32_t group_end,
                int64_t* totals, size_t stride, ActTerms terms = ActTerms::kOne);
 
-// Whether int32 surely holds every partial sum of a row of the buffer (of a pair ask for the first
-// term's, 2r: what it leaves is smaller): ‖a‖₂ · max_row_norm · 2^shift < 2^30, with
-// ‖a‖₂ taken over the prepared values of the row. False for NaN and infinities.
+// The tokens of one expert of a mixture, in any order (kernels/moe.h makes them). Row r of the
+// expert's activations belongs to row token[r] of the totals.
+struct ExpertRows {
+  uint32_t rows = 0;
+  const uint32_t* token = nullptr;  // [rows]
+  const float* gate = nullptr;      // [rows]
+  const uint8_t* wide = nullptr;    // [rows]; as above, for RowBound · |gate|
+  const int32_t* shift = nullptr;   // [rows of totals]
+};
+
+// Row-parallel, one expert: adds gate[r] times row r's product, in quanta, to row token[r] of the
+// totals, which the caller cleared before the step's first expert. The gate multiplies what 2^shift
+// multiplies (int8: the block scale; else the group's sum), rounded once with it, so experts add as
+// groups do: in any order, however they and their columns are split. Threads split output groups,
+// each for all experts: two threads never add to the same total.
+void MatmulExpert(Isa isa, const PackedMatrix& w, const ActBuffer& a, const ExpertRows& expert,
+                  uint32_t group_begin, uint32_t group_end, int64_t* totals, size_t stride,
+                  ActTerms terms = ActTerms::kOne);
+
+// What no partial sum of a row of the buffer exceeds, in quanta: ‖a‖₂ · max_row_norm · 2^shift,
+// with ‖a‖₂ taken over the prepared values of the row. Of a pair ask for the first term's, 2r: what
+// it leaves is smaller. NaN or infinite where the row is. Bounds of experts, each times its |gate|,
+// add up to the bound of a token's total.
+double RowBound(ActKind kind, const ActBuffer& a, const KPlan& plan, uint32_t row,
+                float max_row_norm, int32_t shift);
+// Sums whose bound is under it fit int32, whatever their groups' rounding adds.
+inline constexpr double kNarrowBound = 0x1p30;
+// Whether int32 surely holds every partial sum of a row: RowBound < 2^30. False for NaN.
 bool RowFitsInt32(ActKind kind, const ActBuffer& a, const KPlan& plan, uint32_t row,
                   float max_row_norm, int32_t shift);
+
+// Rows source_rows[r] of `from` to rows r of `to`, r in [row_begin, row_end): as if their floats
+// had been gathered and prepared by `plan`. Different buffers; rows of pairs are asked for one by
+// one.
+void GatherActs(ActKind kind, const ActBuffer& from, const KPlan& plan, const uint32_t* source_rows,
+                uint32_t row_begin, uint32_t row_end, ActBuffer* to);
 
 }  // namespace cleave

@@ -37,10 +37,14 @@ struct MatmulJob {
   // Row-parallel.
   int64_t* totals = nullptr;
   size_t totals_stride = 0;
-  const int32_t* shift = nullptr;        // [row / terms]
+  const int32_t* shift = nullptr;        // [row of totals]
   const uint8_t* wide = nullptr;         // [row / terms]
   const uint32_t* sum_groups = nullptr;  // ends of the sum groups, in blocks
   uint32_t sum_group_count = 0;
+  // One expert of a mixture, else null: activation row r is multiplied by gate[r / terms] and added
+  // to what stands in row token[r / terms] of totals.
+  const uint32_t* token = nullptr;
+  const float* gate = nullptr;
 };
 
 // One row of a plan's blocks, as PrepareActs hands it to an instruction set: `count` whole blocks

@@ -63,8 +63,8 @@ void LoadWeights(DType dtype, const RecordLayout& layout, const std::byte* recor
   }
 }
 
-// One block's step of a chain, int8 activations. `power` is 2^shift, folded into the activation's
-// scale before anything else is done with it.
+// One block's step of a chain, int8 activations. `power`, 2^shift times the gate, is folded into
+// the activation's scale before anything else is done with it.
 float StepInt8(const RecordLayout& layout, const Weights& w, uint32_t lane, const MatmulJob& job,
                uint32_t row, uint32_t block, float power, float f) {
   const size_t at = static_cast<size_t>(row) * job.act_stride + block;
@@ -102,7 +102,7 @@ float StepPlain(const Weights& w, uint32_t lane, const MatmulJob& job, uint32_t 
 struct Tile {
   uint32_t first_row;
   uint32_t rows;
-  std::array<float, kTileRows> power{};  // 2^shift; 1 when column-parallel
+  std::array<float, kTileRows> power{};  // gate · 2^shift; 1 when column-parallel
   std::array<std::array<float, kLanes>, kTileRows> f{};
   std::array<std::array<int64_t, kLanes>, kTileRows> total{};
 };
@@ -135,11 +135,20 @@ void EndSumGroup(const MatmulJob& job, bool scaled, Tile* tile) {
   }
 }
 
+// The row of y or totals that row r of the results goes to.
+size_t OutRow(const MatmulJob& job, uint32_t r) { return job.token == nullptr ? r : job.token[r]; }
+
+float PowerOfRow(const MatmulJob& job, uint32_t r) {
+  if (job.totals == nullptr) return 1.0F;
+  const float power = PowerOf(job.shift[OutRow(job, r)]);
+  return job.gate == nullptr ? power : power * job.gate[r];
+}
+
 // A pair of two terms is one row of the result.
 void StoreTile(const MatmulJob& job, uint32_t group, const Tile& tile) {
   for (uint32_t r = 0; r < tile.rows; r += job.terms) {
     const uint32_t second = r + job.terms - 1;
-    const size_t row = (tile.first_row + r) / job.terms;
+    const size_t row = OutRow(job, (tile.first_row + r) / job.terms);
     for (uint32_t lane = 0; lane < kLanes; ++lane) {
       const uint32_t output = group * kLanes + lane;
       if (output >= job.outputs) continue;
@@ -152,7 +161,8 @@ void StoreTile(const MatmulJob& job, uint32_t group, const Tile& tile) {
       if (job.totals == nullptr) {
         job.y[row * job.y_stride + output] = f;
       } else {
-        job.totals[row * job.totals_stride + output] = total;
+        int64_t& out = job.totals[row * job.totals_stride + output];
+        out = job.token == nullptr ? total : AddWrapped(out, total);
       }
     }
   }
@@ -189,7 +199,7 @@ void MatmulScalar(const MatmulJob& job) {
     for (uint32_t row = 0; row < job.rows; row += kTileRows) {
       Tile tile{.first_row = row, .rows = std::min(kTileRows, job.rows - row)};
       for (uint32_t r = 0; r < tile.rows; ++r) {
-        tile.power[r] = job.totals == nullptr ? 1.0F : PowerOf(job.shift[(row + r) / job.terms]);
+        tile.power[r] = PowerOfRow(job, (row + r) / job.terms);
       }
       RunTile(job, layout, group, &tile);
     }

@@ -2,13 +2,15 @@ list(APPEND CLEAVE_KERNEL_SOURCES
      math.cc
      vector_ops.cc vector_ops_scalar.cc
      attention.cc attention_bins.cc attention_scalar.cc
-     logits.cc logits_scalar.cc)
+     logits.cc logits_scalar.cc
+     moe.cc)
 cleave_isa_sources(avx2 vector_ops_avx2.cc attention_avx2.cc logits_avx2.cc)
 cleave_isa_sources(avx512 vector_ops_avx512.cc attention_avx512.cc logits_avx512.cc)
 
 cleave_test(NAME math SOURCES math_test.cc DEPS cleave_kernels)
 cleave_test(NAME vector_ops SOURCES vector_ops_test.cc DEPS cleave_kernels)
 cleave_test(NAME logits SOURCES logits_test.cc DEPS cleave_kernels)
+cleave_test(NAME moe SOURCES moe_test.cc moe_down_test.cc moe_fixture.cc DEPS cleave_kernels)
 cleave_test(NAME attention_bins SOURCES attention_bins_test.cc DEPS cleave_kernels)
 cleave_test(NAME attention SOURCES attention_test.cc attention_test_support.cc DEPS cleave_kernels)
 cleave_test(NAME exp2_sweep SOURCES exp2_sweep_test.cc DEPS cleave_kernels)

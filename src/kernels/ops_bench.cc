@@ -69,13 +69,15 @@ BENCHMARK(GeluTanh2048)->DenseRange(0, 2);
 BENCHMARK(FindMax49152)->DenseRange(0, 2);
 BENCHMARK(MassSum49152)->DenseRange(0, 2);
 
-void RopeTable8192(benchmark::State& state) {
+void RopeRow64(benchmark::State& state) {
+  const RopeFrequencies frequencies(10000.0, {}, 64);
+  std::vector<float> row(64);
   for (auto _ : state) {
-    const RopeTable table(10000.0, {}, 64, 8192);
-    benchmark::DoNotOptimize(table.row(0));
+    frequencies.MakeRow(131071, row.data());
+    benchmark::DoNotOptimize(row.data());
   }
 }
-BENCHMARK(RopeTable8192)->Unit(benchmark::kMillisecond);
+BENCHMARK(RopeRow64);
 
 }  // namespace
 }  // namespace cleave

@@ -26,7 +26,7 @@ constexpr uint32_t kMinPanelRows = 4 * kMaxTileRows;
 
 struct Tile {
   // By (row, block of the chunk); int8 only.
-  alignas(64) float scale[kMaxTileRows][kChunkBlocks];         // da · 2^shift
+  alignas(64) float scale[kMaxTileRows][kChunkBlocks];         // da · power
   alignas(64) float scaled_sum[kMaxTileRows][kChunkBlocks];    // scale · Σq
   alignas(64) int32_t start[kMaxTileRows][kChunkBlocks];       // -zero · Σq (of the first half)
   alignas(64) int32_t start_high[kMaxTileRows][kChunkBlocks];  // -zero · Σq of the second half
@@ -36,7 +36,7 @@ struct Tile {
   alignas(64) float f[kMaxTileRows][kLanes];
   alignas(64) int32_t narrow[kMaxTileRows][kLanes];
   alignas(64) int64_t wide[kMaxTileRows][kLanes];
-  alignas(64) float power[kMaxTileRows];  // 2^shift; 1 when column-parallel
+  alignas(64) float power[kMaxTileRows];  // gate · 2^shift; 1 when column-parallel
 
   // The chunk.
   const std::byte* records;
@@ -90,6 +90,11 @@ inline int64_t WrappedSum(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
 }
 
+// The row of y or totals that row r of the results goes to.
+inline size_t OutRow(const MatmulJob& job, uint32_t r) {
+  return job.token == nullptr ? r : job.token[r];
+}
+
 inline void StoreTile(const MatmulJob& job, uint32_t group, uint32_t row, uint32_t rows,
                       const Tile& tile) {
   const uint32_t left = job.outputs - group * kLanes;
@@ -97,7 +102,7 @@ inline void StoreTile(const MatmulJob& job, uint32_t group, uint32_t row, uint32
   // Of two terms tiles have an even number of rows; a pair is one row of the result.
   for (uint32_t r = 0; r < rows; r += job.terms) {
     const uint32_t second = r + job.terms - 1;
-    const size_t out = (row + r) / job.terms;
+    const size_t out = OutRow(job, (row + r) / job.terms);
     if (job.totals == nullptr) {
       float* y = job.y + out * job.y_stride + group * kLanes;
       for (uint32_t i = 0; i < lanes; ++i) {
@@ -109,7 +114,8 @@ inline void StoreTile(const MatmulJob& job, uint32_t group, uint32_t row, uint32
     for (uint32_t i = 0; i < lanes; ++i) {
       const int64_t first = tile.any_wide ? tile.wide[r][i] : tile.narrow[r][i];
       const int64_t more = tile.any_wide ? tile.wide[second][i] : tile.narrow[second][i];
-      totals[i] = second == r ? first : WrappedSum(first, more);
+      const int64_t total = second == r ? first : WrappedSum(first, more);
+      totals[i] = job.token == nullptr ? total : WrappedSum(totals[i], total);
     }
   }
 }
@@ -121,7 +127,8 @@ inline void StartTile(const MatmulJob& job, uint32_t row, uint32_t rows, Tile* t
     tile->power[r] = 1.0F;
     if (job.totals == nullptr) continue;
     const uint32_t out = (row + r) / job.terms;
-    tile->power[r] = PowerOf(job.shift[out]);
+    tile->power[r] = PowerOf(job.shift[OutRow(job, out)]);
+    if (job.gate != nullptr) tile->power[r] *= job.gate[out];
     if (job.wide[out] != 0) tile->any_wide = true;
   }
   if (job.totals == nullptr) return;

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "base/status.h"
 #include "kernels/math.h"
 #include "kernels/vector_ops_table.h"
 
@@ -45,8 +46,7 @@ double Stretch(double frequency, uint32_t pair, const RopeScaling& scaling) {
     case RopeScaling::Kind::kLlama3:
       return StretchLlama3(frequency, scaling);
     case RopeScaling::Kind::kFactors:
-      return pair < scaling.freq_factors.size() ? frequency / scaling.freq_factors[pair]
-                                                : frequency;
+      return frequency / scaling.freq_factors[pair];
   }
   return frequency;
 }
@@ -76,33 +76,33 @@ int32_t RowExponent(Isa isa, const float* x, uint32_t n) {
   return ExponentOf(MeanOfSquares(isa, x, n));
 }
 
-RopeTable::RopeTable(double theta, const RopeScaling& scaling, uint32_t head_dim,
-                     uint32_t max_positions)
-    : head_dim_(head_dim), table_(static_cast<size_t>(head_dim) * max_positions) {
-  const uint32_t half = head_dim / 2;
-  std::vector<float> frequency(half);
-  for (uint32_t i = 0; i < half; ++i) {
+RopeFrequencies::RopeFrequencies(double theta, const RopeScaling& scaling, uint32_t head_dim)
+    : frequency_(head_dim / 2) {
+  CLEAVE_CHECK(scaling.kind != RopeScaling::Kind::kFactors ||
+               scaling.freq_factors.size() == frequency_.size());
+  for (uint32_t i = 0; i < frequency_.size(); ++i) {
     // The reference takes the power in fp32 and then its reciprocal: rounded twice, as here.
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(head_dim);
     const float plain = 1.0F / static_cast<float>(PowDouble(theta, exponent));
-    frequency[i] = static_cast<float>(Stretch(plain, i, scaling));
-  }
-  for (uint32_t p = 0; p < max_positions; ++p) {
-    float* row = table_.data() + static_cast<size_t>(p) * head_dim;
-    for (uint32_t i = 0; i < half; ++i) {
-      const float angle = static_cast<float>(p) * frequency[i];
-      const SinCos at = SinCosOf(angle);
-      row[i] = static_cast<float>(at.cos);
-      row[half + i] = static_cast<float>(at.sin);
-    }
+    frequency_[i] = static_cast<float>(Stretch(plain, i, scaling));
   }
 }
 
-void ApplyRope(Isa isa, float* x, uint32_t heads, uint32_t head_dim, const float* table_row) {
+void RopeFrequencies::MakeRow(uint32_t position, float* row) const {
+  const size_t half = frequency_.size();
+  for (size_t i = 0; i < half; ++i) {
+    const float angle = static_cast<float>(position) * frequency_[i];
+    const SinCos at = SinCosOf(angle);
+    row[i] = static_cast<float>(at.cos);
+    row[half + i] = static_cast<float>(at.sin);
+  }
+}
+
+void ApplyRope(Isa isa, float* x, uint32_t heads, uint32_t head_dim, const float* rope_row) {
   const auto rotate = VectorOpsFor(isa).rotate;
   const uint32_t half = head_dim / 2;
   for (uint32_t h = 0; h < heads; ++h) {
-    rotate(x + static_cast<size_t>(h) * head_dim, half, table_row, table_row + half);
+    rotate(x + static_cast<size_t>(h) * head_dim, half, rope_row, rope_row + half);
   }
 }
 

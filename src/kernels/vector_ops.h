@@ -21,24 +21,23 @@ int32_t RmsNorm(Isa isa, const float* x, const float* weight, uint32_t n, float 
 // The exponent alone (the scale of a residual row that no norm has just read).
 int32_t RowExponent(Isa isa, const float* x, uint32_t n);
 
-// Tables of cos and sin for one set of frequencies: row p holds d/2 cosines then d/2 sines of
-// angle p · inv_freq[i]. inv_freq is rounded to fp32 and the angle p·inv_freq to fp32 before the
-// sine is taken in double, which is what the reference implementations do.
-class RopeTable {
+// The frequencies of one rotary setting. Rows are made for the positions of a batch as they come,
+// so the memory of a long context is none. inv_freq is rounded to fp32 and the angle p·inv_freq to
+// fp32 before the sine is taken in double, which is what the reference implementations do.
+class RopeFrequencies {
  public:
-  RopeTable(double theta, const RopeScaling& scaling, uint32_t head_dim, uint32_t max_positions);
-  [[nodiscard]] const float* row(uint32_t position) const {
-    return table_.data() + static_cast<size_t>(position) * head_dim_;
-  }
+  // Factors of `scaling` are as many as ModelConfig::Validate wants.
+  RopeFrequencies(double theta, const RopeScaling& scaling, uint32_t head_dim);
+  // row[0, d/2) = cos, row[d/2, d) = sin of position · inv_freq[i].
+  void MakeRow(uint32_t position, float* row) const;
 
  private:
-  uint32_t head_dim_;
-  std::vector<float> table_;  // [max_positions][d]
+  std::vector<float> frequency_;  // [d/2]
 };
 
 // Rotates `heads` heads of d elements at x in place, halves form: (a, b) = (x[i], x[i + d/2])
 // becomes (fma(a, cos, -(b·sin)), fma(b, cos, a·sin)), each product rounded once.
-void ApplyRope(Isa isa, float* x, uint32_t heads, uint32_t head_dim, const float* table_row);
+void ApplyRope(Isa isa, float* x, uint32_t heads, uint32_t head_dim, const float* rope_row);
 
 // out[i] = act(gate[i]) · up[i]. out may alias either.
 void GatedActivation(Isa isa, Activation activation, const float* gate, const float* up, uint32_t n,

@@ -52,6 +52,12 @@ testing::AssertionResult SameBits(const std::vector<float>& a, const std::vector
   return testing::AssertionSuccess();
 }
 
+std::vector<float> RopeRow(const RopeFrequencies& frequencies, uint32_t d, uint32_t position) {
+  std::vector<float> row(d);
+  frequencies.MakeRow(position, row.data());
+  return row;
+}
+
 // fn(isa, x) for random rows of every size, against the scalar version.
 template <typename Fn>
 void ExpectAgreement(Fn fn) {
@@ -109,13 +115,13 @@ TEST(VectorOps, ElementwiseOperationsAgree) {
 TEST(VectorOps, RopeAgrees) {
   const ScopedFpMode mode;
   for (uint32_t d : {2U, 6U, 32U, 34U, 64U, 80U, 96U, 128U, 256U}) {
-    const RopeTable table(10000.0, {}, d, 40);
+    const std::vector<float> row = RopeRow(RopeFrequencies(10000.0, {}, d), d, 37);
     const auto x = Values(5 * d, d, Specials::kSome);
     auto truth = x;
-    ApplyRope(Isa::kScalar, truth.data(), 5, d, table.row(37));
+    ApplyRope(Isa::kScalar, truth.data(), 5, d, row.data());
     for (Isa isa : VectorIsas()) {
       auto got = x;
-      ApplyRope(isa, got.data(), 5, d, table.row(37));
+      ApplyRope(isa, got.data(), 5, d, row.data());
       EXPECT_TRUE(SameBits(got, truth)) << IsaName(isa) << " d=" << d;
     }
   }
@@ -183,31 +189,32 @@ TEST(RmsNorm, ExponentBracketsTheRootMeanSquare) {
   }
 }
 
-TEST(RopeTable, FollowsTheDefinition) {
+TEST(RopeFrequencies, FollowsTheDefinition) {
   constexpr uint32_t kDim = 64;
-  const RopeTable table(10000.0, {}, kDim, 9000);
-  for (uint32_t p : {0U, 1U, 77U, 8999U}) {
+  const RopeFrequencies frequencies(10000.0, {}, kDim);
+  for (uint32_t p : {0U, 1U, 77U, 8999U, 131071U}) {
+    const std::vector<float> row = RopeRow(frequencies, kDim, p);
     for (uint32_t i = 0; i < kDim / 2; ++i) {
       const auto frequency =
           1.0F / static_cast<float>(std::pow(10000.0, static_cast<double>(2 * i) / kDim));
       const float angle = static_cast<float>(p) * frequency;
-      EXPECT_NEAR(table.row(p)[i], std::cos(static_cast<double>(angle)), 4e-8) << p << " " << i;
-      EXPECT_NEAR(table.row(p)[kDim / 2 + i], std::sin(static_cast<double>(angle)), 4e-8);
+      EXPECT_NEAR(row[i], std::cos(static_cast<double>(angle)), 4e-8) << p << " " << i;
+      EXPECT_NEAR(row[kDim / 2 + i], std::sin(static_cast<double>(angle)), 4e-8);
     }
   }
 }
 
 // Frequency of pair i, read back from the angle at position 1 (small angles only).
-float FrequencyOf(const RopeTable& table, uint32_t d, uint32_t pair) {
-  return std::asin(table.row(1)[d / 2 + pair]);
+float FrequencyOf(const RopeFrequencies& frequencies, uint32_t d, uint32_t pair) {
+  return std::asin(RopeRow(frequencies, d, 1)[d / 2 + pair]);
 }
 
-TEST(RopeTable, LinearScalingDividesEveryFrequency) {
+TEST(RopeFrequencies, LinearScalingDividesEveryFrequency) {
   RopeScaling scaling;
   scaling.kind = RopeScaling::Kind::kLinear;
   scaling.factor = 8.0;
-  const RopeTable plain(10000.0, {}, 32, 2);
-  const RopeTable scaled(10000.0, scaling, 32, 2);
+  const RopeFrequencies plain(10000.0, {}, 32);
+  const RopeFrequencies scaled(10000.0, scaling, 32);
   for (uint32_t i = 1; i < 16; ++i) {
     EXPECT_NEAR(FrequencyOf(scaled, 32, i) * 8.0F, FrequencyOf(plain, 32, i), 1e-6);
   }
@@ -216,14 +223,14 @@ TEST(RopeTable, LinearScalingDividesEveryFrequency) {
 // Llama 3.2 1B: theta 500000, d 64, factor 32, 1 and 4, original context 8192. Pair 0 turns every
 // 2·pi tokens and is kept; pair 31 turns never and is divided by 32; pair 15 turns 1.9 times in the
 // original context and is blended.
-TEST(RopeTable, Llama3ScalingKeepsBlendsAndStretches) {
+TEST(RopeFrequencies, Llama3ScalingKeepsBlendsAndStretches) {
   RopeScaling scaling;
   scaling.kind = RopeScaling::Kind::kLlama3;
   scaling.factor = 32.0;
   scaling.low_freq_factor = 1.0;
   scaling.high_freq_factor = 4.0;
   scaling.original_context = 8192;
-  const RopeTable table(500000.0, scaling, 64, 2);
+  const RopeFrequencies table(500000.0, scaling, 64);
   const auto plain = [](uint32_t i) { return std::pow(500000.0, -2.0 * i / 64); };
   EXPECT_NEAR(FrequencyOf(table, 64, 3), plain(3), 1e-6);
   EXPECT_NEAR(FrequencyOf(table, 64, 31) * 32.0, plain(31), 1e-9);
@@ -234,12 +241,12 @@ TEST(RopeTable, Llama3ScalingKeepsBlendsAndStretches) {
   EXPECT_NEAR(FrequencyOf(table, 64, 16), (1 - smooth) * plain(16) / 32 + smooth * plain(16), 1e-8);
 }
 
-TEST(RopeTable, FactorsDivideTheirOwnPairs) {
+TEST(RopeFrequencies, FactorsDivideTheirOwnPairs) {
   RopeScaling scaling;
   scaling.kind = RopeScaling::Kind::kFactors;
   scaling.freq_factors = {1.0F, 2.0F, 32.0F, 5.0F};
-  const RopeTable plain(10000.0, {}, 8, 2);
-  const RopeTable scaled(10000.0, scaling, 8, 2);
+  const RopeFrequencies plain(10000.0, {}, 8);
+  const RopeFrequencies scaled(10000.0, scaling, 8);
   for (uint32_t i = 1; i < 4; ++i) {
     EXPECT_NEAR(FrequencyOf(scaled, 8, i) * scaling.freq_factors[i], FrequencyOf(plain, 8, i),
                 1e-7);
@@ -247,9 +254,9 @@ TEST(RopeTable, FactorsDivideTheirOwnPairs) {
 }
 
 TEST(ApplyRope, RotatesPairsAndKeepsTheirLength) {
-  const RopeTable table(10000.0, {}, 8, 8);
+  const std::vector<float> row = RopeRow(RopeFrequencies(10000.0, {}, 8), 8, 5);
   std::vector<float> x = {1, 2, 3, 4, 5, 6, 7, 8};
-  ApplyRope(Isa::kScalar, x.data(), 1, 8, table.row(5));
+  ApplyRope(Isa::kScalar, x.data(), 1, 8, row.data());
   for (uint32_t i = 0; i < 4; ++i) {
     const double angle = 5 * std::pow(10000.0, -2.0 * i / 8);
     const double a = i + 1;

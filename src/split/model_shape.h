@@ -1,6 +1,6 @@
 #pragma once
-// ModelShape: the counts of a model that a cut shares out, and what a layer costs.
-// Pure values; any thread.
+// ModelShape: the counts of a model that a cut shares out, and what a layer
+// costs. Pure values; any thread.
 
 #include <cstdint>
 #include <vector>
@@ -23,6 +23,10 @@ struct ModelShape {
   bool tied_embeddings = false;
 
   [[nodiscard]] uint32_t q_per_kv() const { return num_heads / num_kv_heads; }
+  // Multiply-adds of a token in one layer: its matrices, without attention over
+  // the context.
+  [[nodiscard]] double AttentionWork() const;
+  [[nodiscard]] double FfnWork() const;  // of the experts it goes to, and their router
 };
 
 // The shape of a configuration that Validate accepted.
@@ -34,7 +38,8 @@ struct LayerCosts {
   double embedding = 0;
   double head = 0;
 };
-// Multiply-adds of a decoded token without its attention over the context: the default.
+// Multiply-adds of a decoded token without its attention over the context: the
+// default. Looking up an embedding row counts as its width.
 LayerCosts CostsByWork(const ModelShape& shape);
 
 }  // namespace cleave

@@ -1,16 +1,40 @@
 #pragma once
-// Traffic: every collective of a step, with its bytes, as a pure function of layout and counts.
-// The runtime meters the same operations (comm/stats.h); bill.exact holds the two equal.
+// Traffic: every collective of a step, with its bytes, as a pure function of
+// layout and counts. The runtime meters the same operations (comm/stats.h);
+// bill.exact holds the two equal.
 //
-// Bytes are payload: what a rank hands over for others to read, counted once however many read it.
-//   tp all_reduce      one-shot: the rank's packed rows. Past the crossover: reduce_scatter (the
-//                      rows' columns that other ranks own) and all_gather (its own columns, fp32).
-//                      A row is columns · 4 bytes, or · 8 where its sums escaped to int64, and one
-//                      byte for the flag that says which.
-//   tp all_gather      embedding rows this rank holds, fp32; candidates and logits of sampled rows
-//   pp send            the residual rows, fp32, to the next stage; results back to stage 0
-// Any thread.
+// Bytes are payload: what a rank hands over for others to read, counted once
+// however many read it. A group of one exchanges nothing and counts no call.
+//   tp all_reduce      two a layer (after attention and after the FFN), of T
+//   rows of D integer
+//                      sums. A row is one byte for the flag that says which,
+//                      and D · 4 bytes, or D · 8 where its sums escaped to
+//                      int64 on this rank ("wide"). One-shot, while T · (1 + D
+//                      · 4) is at most one_shot_max_bytes: all of it.
+//      reduce_scatter  Past that: rank i of n owns columns EvenShare(D, n, i);
+//      it hands over the
+//                      flags and the others' columns: T · 1 + (D - own) · (4 or
+//                      8) a row,
+//      all_gather      then the sums of its own as fp32: T · own · 4.
+//   tp all_gather      on the first stage, one a step: D · 4 for each row of
+//   the embedding that this
+//                      rank holds. On the last stage, one a step for greedy
+//                      rows, the best logit of this rank's vocabulary (fp32)
+//                      and its token (int32), 8 bytes a row; and one for full
+//                      rows, this rank's vocabulary in fp32, V/n · 4 a row.
+//   pp send            T · D · 4 from each rank to the one of the next stage
+//   with the same tp and cp
+//                      place; and, in one message from tp 0, cp 0 of the last
+//                      stage to that of the first, results: 8 bytes a greedy
+//                      row and V · 4 a full row.
+// vLLM, as it is at this date: all_reduce of T · D bf16, two a layer and one
+// for the embedding; the residual travels beside the hidden rows, both in bf16
+// and sliced over tp where tp divides T · D, then gathered by the receiver;
+// logits of every sampled row are gathered in bf16, the vocabulary padded
+// to 64. Its results go by its own queue and are not counted. What cp, dcp and
+// ep exchange between themselves is not in it (IsWhollyPriced). Any thread.
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -27,7 +51,8 @@ const char* CommOpName(CommOp op);
 // Element widths and algorithms of the engine that is priced.
 enum class Dialect : uint8_t { kCleave, kVllm };
 
-// What a step did, on one rank. The first five follow from its plan; the others are reported.
+// What a step did, on one rank. The first four follow from its plan; the last
+// is reported.
 struct StepCounts {
   uint32_t tokens = 0;           // rows of the batch
   uint32_t greedy_rows = 0;      // sampled by their highest logit alone
@@ -41,6 +66,7 @@ struct Transfer {
   CommOp op = CommOp::kAllReduce;
   uint64_t calls = 0;
   uint64_t bytes = 0;
+  bool operator==(const Transfer&) const = default;
 };
 
 struct TrafficOptions {
@@ -49,8 +75,49 @@ struct TrafficOptions {
   uint64_t one_shot_max_bytes = 0;
 };
 
-// What rank `rank` of the layout hands over in the step; one entry an (axis, op) with calls > 0.
+// Calls and bytes by axis and operation: a bill that steps are added to.
+class TrafficTotals {
+ public:
+  struct Entry {
+    uint64_t calls = 0;
+    uint64_t bytes = 0;
+    bool operator==(const Entry&) const = default;
+  };
+  void Add(Axis axis, CommOp op, uint64_t calls, uint64_t bytes) {
+    Entry& entry = At(axis, op);
+    entry.calls += calls;
+    entry.bytes += bytes;
+  }
+  void Add(const TrafficTotals& other);
+  [[nodiscard]] const Entry& of(Axis axis, CommOp op) const {
+    return entries_[static_cast<uint32_t>(axis) * kCommOps + static_cast<uint32_t>(op)];
+  }
+  // Entries with calls, by axis, then operation.
+  [[nodiscard]] std::vector<Transfer> List() const;
+  bool operator==(const TrafficTotals&) const = default;
+
+ private:
+  Entry& At(Axis axis, CommOp op) {
+    return entries_[static_cast<uint32_t>(axis) * kCommOps + static_cast<uint32_t>(op)];
+  }
+  std::array<Entry, kAxes * kCommOps> entries_;
+};
+
+// How reductions of `rows` rows of `columns` sums go; the runtime chooses by
+// the same function.
+bool IsOneShot(uint64_t rows, uint64_t columns, const TrafficOptions& options);
+
+// What rank `rank` of the layout hands over in the step; one entry an (axis,
+// op) with calls > 0.
 std::vector<Transfer> TrafficOfStep(const Layout& layout, uint32_t rank, const StepCounts& counts,
                                     const TrafficOptions& options);
+// The same, added to `totals`; allocates nothing. A rank the layout does not
+// have adds nothing.
+void AddTrafficOfStep(const Layout& layout, uint32_t rank, const StepCounts& counts,
+                      const TrafficOptions& options, TrafficTotals* totals);
+
+// Whether all that the layout's ranks exchange is counted; false with cp, dcp
+// or ep above 1.
+bool IsWhollyPriced(const Split& split);
 
 }  // namespace cleave

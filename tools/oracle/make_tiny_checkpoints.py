@@ -8,7 +8,6 @@ OUT_DIR/NAME.gguf the same model as an F32 GGUF where that format can say all of
 tests/data/logits/NAME.json has the logits that transformers computes for them.
 """
 
-import json
 import os
 import sys
 
@@ -19,6 +18,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import tiny_models
 import tiny_tokenizer
 from gguf_out import write_gguf
+from hf_files import write_json
 from tensor_file import write_safetensors
 
 # model_type -> GGUF architecture. Mistral's window and Gemma's score scale have no key there.
@@ -143,12 +143,6 @@ def fits_gguf(config):
         "query_pre_attn_scalar", tiny_models.head_dim(config)
     ) != tiny_models.head_dim(config)
     return config["model_type"] in GGUF_ARCH and not own_scale
-
-
-def write_json(folder, name, value):
-    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
-        json.dump(value, file, indent=2, ensure_ascii=False)
-        file.write("\n")
 
 
 def write_folder(folder, config, weights):

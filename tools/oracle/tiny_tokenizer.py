@@ -1,5 +1,7 @@
 """A small byte-level BPE vocabulary: 256 bytes, 62 merges, two special tokens."""
 
+from hf_files import added_token, bpe_tokenizer_json
+
 BIGRAMS = (
     "th he in er an re on at en nd ti es or te of ed is it al ar st to nt ng se ha as ou io le ve "
     "co me de hi ri ro ic ne ea ra ce li ch ll be ma si om ur"
@@ -40,47 +42,9 @@ def tokens():
     return [symbols[b] for b in range(256)] + [left + right for left, right in MERGES] + [BOS, EOS]
 
 
-def added(token_id, content):
-    return {
-        "id": token_id,
-        "content": content,
-        "single_word": False,
-        "lstrip": False,
-        "rstrip": False,
-        "normalized": False,
-        "special": True,
-    }
-
-
 def tokenizer_json():
-    byte_level = {
-        "type": "ByteLevel",
-        "add_prefix_space": False,
-        "trim_offsets": True,
-        "use_regex": True,
-    }
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [added(BOS_ID, BOS), added(EOS_ID, EOS)],
-        "normalizer": None,
-        "pre_tokenizer": byte_level,
-        "post_processor": None,
-        "decoder": byte_level,
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": False,
-            "vocab": {token: i for i, token in enumerate(tokens()[:BOS_ID])},
-            "merges": [list(pair) for pair in MERGES],
-        },
-    }
+    special = [added_token(BOS_ID, BOS), added_token(EOS_ID, EOS)]
+    return bpe_tokenizer_json(tokens()[:BOS_ID], [list(pair) for pair in MERGES], special)
 
 
 def tokenizer_config():

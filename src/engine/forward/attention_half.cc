@@ -34,13 +34,14 @@ AttentionHalf::AttentionHalf(const RankContext& context, KvCache* kv, RowStages*
   v_.resize(tokens * kv_heads_ * d);
   out_.resize(tokens * heads_ * d);
   for (uint32_t thread = 0; thread < context.pool->size(); ++thread) {
-    scratch_.emplace_back(context.config->head_dim, q_per_kv);
+    scratch_.emplace_back(context.config->head_dim);
   }
-  MakeRopeTables();
+  FindRopeSettings();
+  rope_rows_.resize(ropes_.size() * tokens * d);
 }
 
-void AttentionHalf::MakeRopeTables() {
-  // Layers with the same rotary settings share a table.
+void AttentionHalf::FindRopeSettings() {
+  // Layers with the same rotary settings share their rows.
   const Range layers = context_.mine().layers;
   std::vector<const LayerConfig*> seen;
   for (uint32_t i = layers.begin; i < layers.end; ++i) {
@@ -49,10 +50,23 @@ void AttentionHalf::MakeRopeTables() {
       return other->rope_theta == layer.rope_theta && other->rope_scaling == layer.rope_scaling;
     });
     rope_of_layer_.push_back(static_cast<uint32_t>(same - seen.begin()));
-    if (same == seen.end()) {
-      seen.push_back(&layer);
-      rope_tables_.emplace_back(layer.rope_theta, layer.rope_scaling, context_.config->head_dim,
-                                context_.max_positions);
+    if (same != seen.end()) continue;
+    seen.push_back(&layer);
+    ropes_.emplace_back(layer.rope_theta, layer.rope_scaling, context_.config->head_dim);
+  }
+}
+
+float* AttentionHalf::RopeRow(uint32_t rope, uint32_t row) {
+  const size_t index = static_cast<size_t>(rope) * context_.max_batch_tokens + row;
+  return &rope_rows_[index * context_.config->head_dim];
+}
+
+// The rows that FinishRow takes on the same thread: nobody has to wait for them.
+void AttentionHalf::MakeRopeRows(const StepRows& step, uint32_t thread) {
+  const ThreadPool::Share rows = context_.pool->ShareOf(step.tokens, thread);
+  for (uint32_t row = rows.begin; row < rows.end; ++row) {
+    for (uint32_t rope = 0; rope < ropes_.size(); ++rope) {
+      ropes_[rope].MakeRow(step.position_of[row], RopeRow(rope, row));
     }
   }
 }
@@ -117,7 +131,7 @@ void AttentionHalf::FinishRow(uint32_t layer, const StepRows& step, uint32_t row
     }
   }
   const uint32_t position = step.position_of[row];
-  const float* rope = rope_tables_[rope_of_layer_[layer]].row(position);
+  const float* rope = RopeRow(rope_of_layer_[layer], row);
   ApplyRope(isa, q, heads_, d, rope);
   ApplyRope(isa, k, kv_heads_, d, rope);
 

@@ -28,6 +28,8 @@ class AttentionHalf {
   AttentionHalf(const RankContext& context, KvCache* kv, RowStages* stages, RowSum* sum);
 
   void Plan(const StepRows& step);
+  // Before the first layer: this thread's rotary rows.
+  void MakeRopeRows(const StepRows& step, uint32_t thread);
   // `layer` counts from the rank's first one.
   void Run(uint32_t layer, const StepRows& step, float* x, uint32_t thread);
 
@@ -41,7 +43,9 @@ class AttentionHalf {
     uint32_t position;  // of the first
   };
 
-  void MakeRopeTables();
+  void FindRopeSettings();
+  // Rows of a rotary setting, one for each token of the batch.
+  float* RopeRow(uint32_t rope, uint32_t row);
   // q, k and v rows: biases, norms, rotary; keys and values into the cache.
   void FinishRow(uint32_t layer, const StepRows& step, uint32_t row);
   void Attend(uint32_t layer, const StepRows& step, uint32_t thread);
@@ -53,8 +57,9 @@ class AttentionHalf {
   const uint32_t heads_;           // of this rank
   const uint32_t kv_heads_;        // likewise
   std::vector<Range> queries_of_;  // [kv_heads] of the rank's query heads
-  std::vector<RopeTable> rope_tables_;
+  std::vector<RopeFrequencies> ropes_;  // the distinct ones
   std::vector<uint32_t> rope_of_layer_;
+  std::vector<float> rope_rows_;  // [ropes, T, d] of the batch's positions
   std::vector<Item> items_;
   std::vector<std::atomic<uint32_t>> next_item_;  // [layers]
   std::vector<float> q_;                          // [T, H·d]

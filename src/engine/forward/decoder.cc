@@ -91,6 +91,7 @@ Status Decoder::Forward(const ForwardBatch& batch) {
 }
 
 void Decoder::RunLayers(uint32_t thread) {
+  attention_.MakeRopeRows(step_, thread);
   if (context_.mine().first_stage) embedder_.Run(step_, x_.data(), thread);
   const uint32_t layers = context_.mine().layers.size();
   for (uint32_t layer = 0; layer < layers; ++layer) {

@@ -213,7 +213,7 @@ void Scheduler::AdmitWaiting(Plan* plan) {
 void Scheduler::Admit(SequenceHandle h, uint32_t cached, Plan* plan) {
   Sequence& s = sequences_[h];
   s.blocks.reserve(BlocksFor(s.limit, config_.block_size));
-  if (!s.names.empty()) s.names.reserve(s.limit / config_.block_size);
+  s.names.reserve(s.limit / config_.block_size);
   for (uint32_t i = 0; i < cached; ++i) {
     s.blocks.push_back(pool_.Find(s.names[i]));
     pool_.Acquire(s.blocks.back());

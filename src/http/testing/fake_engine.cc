@@ -99,10 +99,10 @@ bool FakeEngine::draining() const {
   return draining_;
 }
 
-SequenceOutput Step(SequenceId id, std::vector<int32_t> tokens, FinishReason finish) {
+SequenceOutput Step(SequenceId id, const std::vector<int32_t>& tokens, FinishReason finish) {
   SequenceOutput output;
   output.id = id;
-  output.tokens = std::move(tokens);
+  output.tokens.assign(tokens.begin(), tokens.end());
   output.finish = finish;
   return output;
 }

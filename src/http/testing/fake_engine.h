@@ -65,7 +65,7 @@ class FakeEngine final : public EngineClient {
 // One token a step, the last one ending with `finish`.
 std::vector<SequenceOutput> Steps(SequenceId id, const std::vector<int32_t>& tokens,
                                   FinishReason finish);
-SequenceOutput Step(SequenceId id, std::vector<int32_t> tokens,
+SequenceOutput Step(SequenceId id, const std::vector<int32_t>& tokens,
                     FinishReason finish = FinishReason::kNone);
 
 }  // namespace cleave::testing

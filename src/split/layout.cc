@@ -1,0 +1,164 @@
+#include "split/layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/rng.h"  // Uint128
+#include "split/balance.h"
+#include "split/refusal.h"
+
+namespace cleave {
+namespace {
+
+// round(n · part / whole), halves up.
+uint32_t Border(uint32_t n, uint64_t part, uint64_t whole) {
+  const Uint128 twice = static_cast<Uint128>(n) * part * 2 + whole;
+  return static_cast<uint32_t>(twice / (static_cast<Uint128>(whole) * 2));
+}
+
+// KV heads that query heads [q.begin, q.end) read.
+Range KvOf(const Range& q, uint32_t q_per_kv) {
+  return {q.begin / q_per_kv, (q.end + q_per_kv - 1) / q_per_kv};
+}
+
+std::vector<Range> LayersOfStages(const Split& split, const LayerCosts& costs) {
+  const std::vector<uint32_t> counts =
+      split.pp_layers.empty() ? BalanceLayers(costs, split.pp) : split.pp_layers;
+  std::vector<Range> ranges;
+  uint32_t begin = 0;
+  for (const uint32_t count : counts) {
+    ranges.push_back({begin, begin + count});
+    begin += count;
+  }
+  return ranges;
+}
+
+// Query heads that tp rank `tp` and the others of its dcp group have.
+Range GroupHeads(const StageShares& shares, const Split& split, uint32_t tp) {
+  const uint32_t first = tp / split.dcp * split.dcp;
+  return {shares.q_heads[first].begin, shares.q_heads[first + split.dcp - 1].end};
+}
+
+RankLayout MakeRank(const ModelShape& shape, const Split& split, const StageShares& shares,
+                    const RankCoord& coord) {
+  RankLayout rank;
+  rank.rank = RankOf(split, coord);
+  rank.coord = coord;
+  rank.first_stage = coord.pp == 0;
+  rank.last_stage = coord.pp + 1 == split.pp;
+  rank.q_heads = shares.q_heads[coord.tp];
+  rank.kv_heads = KvOf(GroupHeads(shares, split, coord.tp), shape.q_per_kv());
+  rank.ffn_columns = shares.ffn_columns[coord.tp * split.cp + coord.cp];
+  rank.vocab_rows = shares.vocab_rows[coord.tp];
+  const Range experts = shares.experts[ExpertPlaceOf(split, coord).ep_rank];
+  rank.experts.resize(experts.size());
+  std::iota(rank.experts.begin(), rank.experts.end(), experts.begin);
+  return rank;
+}
+
+uint32_t ReplicatedKvHeads(const ModelShape& shape, const Split& split, const StageShares& shares) {
+  uint32_t held = 0;
+  for (uint32_t tp = 0; tp < split.tp; tp += split.dcp) {
+    held += KvOf(GroupHeads(shares, split, tp), shape.q_per_kv()).size();
+  }
+  return held - shape.num_kv_heads;
+}
+
+}  // namespace
+
+std::vector<Range> ShareOutWide(uint32_t n, const std::vector<uint64_t>& weights) {
+  if (weights.empty()) return {};
+  const uint64_t sum = std::accumulate(weights.begin(), weights.end(), uint64_t{0});
+  if (sum == 0) return ShareOutWide(n, std::vector<uint64_t>(weights.size(), 1));
+  std::vector<Range> ranges;
+  ranges.reserve(weights.size());
+  uint64_t before = 0;
+  uint32_t begin = 0;
+  for (const uint64_t weight : weights) {
+    before += weight;
+    const uint32_t end = Border(n, before, sum);
+    ranges.push_back({begin, end});
+    begin = end;
+  }
+  return ranges;
+}
+
+std::vector<Range> ShareOut(uint32_t n, const std::vector<uint32_t>& weights) {
+  return ShareOutWide(n, {weights.begin(), weights.end()});
+}
+
+Range EvenShare(uint32_t n, uint32_t parts, uint32_t part) {
+  return {Border(n, part, parts), Border(n, part + 1, parts)};
+}
+
+Range RankLayout::QueriesOf(uint32_t kv, uint32_t q_per_kv) const {
+  const uint32_t begin = std::max(q_heads.begin, kv * q_per_kv);
+  return {begin, std::max(begin, std::min(q_heads.end, (kv + 1) * q_per_kv))};
+}
+
+double Layout::AttentionImbalance() const {
+  uint32_t most = 0;
+  for (const RankLayout& rank : ranks) {
+    // Q and O of a query head, K and V of a KV head: the same size.
+    most = std::max(most, rank.q_heads.size() + rank.kv_heads.size());
+  }
+  return static_cast<double>(most) * split.tp /
+         (static_cast<double>(shape.num_heads) + shape.num_kv_heads);
+}
+
+double Layout::FfnImbalance() const {
+  uint64_t most = 0;
+  for (const RankLayout& rank : ranks) {
+    const uint64_t held = split.ep == 1 ? 1 : rank.experts.size();
+    most = std::max<uint64_t>(most, held * rank.ffn_columns.size());
+  }
+  const uint64_t experts = split.ep == 1 ? 1 : shape.num_experts;
+  const uint32_t sharers = split.ep == 1 ? split.tp : split.ranks_per_stage();
+  return static_cast<double>(most) * sharers / (static_cast<double>(experts) * shape.ffn_size);
+}
+
+double Layout::TpCeiling() const {
+  const double attention = shape.AttentionWork();
+  const double ffn = shape.FfnWork();
+  const double mean = (AttentionImbalance() * attention + FfnImbalance() * ffn) / (attention + ffn);
+  return split.tp / mean;
+}
+
+bool HoldsRun(const Split& split, const RankCoord& coord, uint32_t run) {
+  return run % split.cp == coord.cp && run / split.cp % split.dcp == coord.tp % split.dcp;
+}
+
+uint32_t PositionsHeld(const Split& split, const RankCoord& coord, uint32_t positions) {
+  // Runs go round the shards; shard s of `shards` holds runs s, s + shards, …
+  const uint32_t shards = split.cp * split.dcp;
+  const uint32_t shard = coord.tp % split.dcp * split.cp + coord.cp;
+  const uint32_t whole_runs = positions / kRunPositions;
+  uint32_t held = (whole_runs / shards + (shard < whole_runs % shards ? 1 : 0)) * kRunPositions;
+  if (whole_runs % shards == shard) held += positions % kRunPositions;
+  return held;
+}
+
+Result<Layout> MakeLayout(const ModelShape& shape, const Split& split, const LayerCosts& costs) {
+  RETURN_IF_ERROR(CheckShape(shape, costs));
+  const Status cut = CheckCut(shape, split);
+  if (!cut.ok()) {
+    return InvalidArgument(
+        fmt::format("{}; {}", cut.message(), LayoutsThatWork(shape, split, costs)));
+  }
+  Layout layout;
+  layout.shape = shape;
+  layout.split = split;
+  const StageShares shares = SharesOfStage(shape, split);
+  layout.replicated_kv_heads = ReplicatedKvHeads(shape, split, shares);
+  const std::vector<Range> stages = LayersOfStages(split, costs);
+  for (uint32_t i = 0; i < split.ranks_per_replica(); ++i) {
+    const RankCoord coord = CoordOf(split, i);
+    layout.ranks.push_back(MakeRank(shape, split, shares, coord));
+    layout.ranks.back().layers = stages[coord.pp];
+  }
+  return layout;
+}
+
+}  // namespace cleave

@@ -1,0 +1,68 @@
+#pragma once
+// Models and cuts for the tests of split. Tests only.
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "base/rng.h"
+#include "split/layout.h"
+
+namespace cleave {
+
+// SmolLM2-135M: 9 query heads on 3 KV heads.
+inline ModelShape DemoShape() {
+  ModelShape shape;
+  shape.num_layers = 30;
+  shape.hidden_size = 576;
+  shape.num_heads = 9;
+  shape.num_kv_heads = 3;
+  shape.head_dim = 64;
+  shape.ffn_size = 1536;
+  shape.vocab_size = 49152;
+  shape.tied_embeddings = true;
+  return shape;
+}
+
+inline uint32_t Draw(RngStream* rng, uint32_t low, uint32_t high) {
+  return low + static_cast<uint32_t>(rng->Below(high - low + 1));
+}
+
+inline ModelShape DrawShape(RngStream* rng) {
+  ModelShape shape;
+  shape.num_layers = Draw(rng, 1, 9);
+  shape.hidden_size = Draw(rng, 1, 200);
+  shape.num_kv_heads = Draw(rng, 1, 6);
+  shape.num_heads = shape.num_kv_heads * Draw(rng, 1, 5);
+  shape.head_dim = 2 * Draw(rng, 1, 64);
+  shape.ffn_size = Draw(rng, 1, 1200);
+  shape.vocab_size = Draw(rng, 1, 700);
+  if (rng->Below(2) == 0) {
+    shape.num_experts = Draw(rng, 1, 12);
+    shape.experts_per_token = Draw(rng, 1, shape.num_experts);
+  }
+  return shape;
+}
+
+// Most of them work for most shapes.
+inline Split DrawSplit(RngStream* rng, const ModelShape& shape) {
+  Split split;
+  split.dp = Draw(rng, 1, 2);
+  split.pp = Draw(rng, 1, shape.num_layers);
+  split.tp = Draw(rng, 1, std::min(shape.num_heads, 9U));
+  split.cp = Draw(rng, 1, 3);
+  if (rng->Below(2) == 0) split.ep = Draw(rng, 1, 8);
+  if (rng->Below(2) == 0) split.dcp = Draw(rng, 1, split.tp);
+  if (rng->Below(3) == 0) {
+    for (uint32_t i = 0; i < split.tp; ++i) split.tp_shares.push_back(Draw(rng, 1, 5));
+  }
+  if (rng->Below(3) == 0) {
+    split.pp_layers.assign(split.pp, 1);
+    for (uint32_t i = split.pp; i < shape.num_layers; ++i) {
+      ++split.pp_layers[rng->Below(split.pp)];
+    }
+  }
+  return split;
+}
+
+}  // namespace cleave
