@@ -12,3 +12,4 @@ cleave_test(NAME reference SOURCES reference_test.cc DEPS cleave_greedy_batch LA
 if(TARGET reference_test)  # two threads of a rank want both cores
   set_tests_properties(reference PROPERTIES TIMEOUT 1500 RUN_SERIAL TRUE)
 endif()
+cleave_test(NAME plan_message SOURCES plan_message_test.cc DEPS cleave_decoder)

@@ -304,14 +304,15 @@ Status EngineCore::Land(Outputs* outputs) {
   flight.results.assign(flight.plan.entries.size(), EntryResult::kGoesOn);
   outputs->reserve(outputs->size() + flight.plan.entries.size());
   const TimePoint begin = clock_();
-  double sampling_s = 0;
-  RETURN_IF_ERROR(executor_->Collect([&](uint32_t index, const RowResult& result) {
+  sampling_s_ = 0;
+  // Two pointers: what a std::function holds without memory of its own.
+  RETURN_IF_ERROR(executor_->Collect([this, outputs](uint32_t index, const RowResult& result) {
     const TimePoint taken = clock_();
-    Status status = TakeRow(flight.purposes[index], result, outputs);
-    sampling_s += SecondsBetween(taken, clock_());
+    Status status = TakeRow(flights_[oldest_].purposes[index], result, outputs);
+    sampling_s_ += SecondsBetween(taken, clock_());
     return status;
   }));
-  stats_.forward_s += SecondsBetween(begin, clock_()) - sampling_s;
+  stats_.forward_s += SecondsBetween(begin, clock_()) - sampling_s_;
   if (observer_ != nullptr) observer_->OnStep(flight.plan.tokens);
   Commit(&flight);
   return OkStatus();

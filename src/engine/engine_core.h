@@ -129,6 +129,7 @@ class EngineCore {
   std::vector<Flight> flights_;  // a ring: the executor's room
   size_t oldest_ = 0;
   size_t under_way_ = 0;
+  double sampling_s_ = 0;          // of the batch whose results are taken
   bool lost_ = false;              // a step failed: nobody will hear of what is under way
   std::vector<float> raw_logits_;  // [vocab_size], a row before its rules
   std::vector<BlockHash> names_;   // of a sequence that is being added

@@ -189,6 +189,21 @@ TEST(SameAnswer, PreemptedOrNot) {
   }
 }
 
+TEST(SameAnswer, PipelinedOrNot) {
+  const Answers whole = RunTogether(Config());
+  for (const uint32_t batches : {2U, 3U}) {
+    for (const uint32_t blocks : {2000U, 49U}) {
+      for (const uint32_t chunk : {0U, 7U}) {
+        EngineConfig config = Config();
+        config.num_blocks = blocks;
+        config.long_prefill_token_threshold = chunk;
+        EXPECT_EQ(RunTogether(config, {.max_in_flight = batches}), whole)
+            << batches << " batches under way, " << blocks << " blocks, chunk " << chunk;
+      }
+    }
+  }
+}
+
 TEST(SameAnswer, ColdOrCachedPrefix) {
   const Answers cold = RunTogether(Config());
   Rig rig(Config());
@@ -251,6 +266,43 @@ TEST(SameAnswer, ContinuedFromWhatItCarries) {
       EXPECT_EQ(rest.stop_token_id, full.stop_token_id);
     }
   }
+}
+
+// What was aborted, or ended by force, while its batch was under way says nothing more.
+TEST(EngineCore, EndsWhileBatchesAreUnderWay) {
+  Rig rig(Config(), {.max_in_flight = 3});
+  for (SequenceId id = 1; id <= 12; ++id) {
+    SequenceSpec spec = Spec(id, 20, 60);
+    spec.sampling.ignore_eos = true;
+    rig.Add(std::move(spec));
+  }
+  for (int i = 0; i < 8; ++i) rig.Step();
+  for (SequenceId id = 1; id <= 5; ++id) rig.core().Abort(id, &rig.outputs());
+  rig.Step();
+  rig.core().EndAll(FinishReason::kError, Unavailable("enough"), &rig.outputs());
+  EXPECT_FALSE(rig.core().idle()) << "batches are under way";
+  const Answers answers = rig.Finish();
+  for (const auto& [id, answer] : answers) {
+    EXPECT_EQ(answer.finish, id <= 5 ? FinishReason::kAbort : FinishReason::kError);
+  }
+}
+
+TEST(EngineCore, AFailedBatchEndsAllThatAreUnderWay) {
+  int batches = 0;
+  Rig rig(Config(), {.max_in_flight = 2, .before_forward = [&batches] {
+                       return ++batches < 6 ? OkStatus() : Unavailable("rank 1 is gone");
+                     }});
+  for (SequenceId id = 1; id <= 8; ++id) {
+    SequenceSpec spec = Spec(id, 20, 60);
+    spec.sampling.ignore_eos = true;
+    rig.Add(std::move(spec));
+  }
+  Status status;
+  while (status.ok()) status = rig.core().Step(&rig.outputs());
+  rig.core().EndAll(FinishReason::kError, status, &rig.outputs());
+  const Answers answers = rig.Finish();
+  ASSERT_EQ(answers.size(), 8U);
+  for (const auto& [id, answer] : answers) EXPECT_EQ(answer.finish, FinishReason::kError);
 }
 
 TEST(EngineCore, OneThatCarriesAllItsOutputEndsAtOnce) {

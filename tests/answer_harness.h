@@ -1,0 +1,60 @@
+#pragma once
+// Tests only: the same requests, run in different ways, and what came of them.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/open_model.h"
+
+namespace cleave {
+
+// How a set of requests is run; none of it may show in the answers.
+struct Way {
+  const char* name;
+  uint32_t threads = 2;
+  const char* isa = "";        // "" = the best
+  uint32_t max_num_seqs = 32;  // 1 = each alone
+  uint32_t chunk = 0;          // prompt tokens of a step; 0 = whole
+  uint32_t batched_tokens = 512;
+  bool prefix_caching = false;
+  uint32_t rounds = 1;          // the last one's answers count: later ones find their prefix cached
+  uint32_t blocks_share = 100;  // of what all requests together need, in per cent
+};
+
+struct Answer {
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> logged_ids;
+  std::vector<float> logprobs;
+  bool operator==(const Answer&) const = default;
+};
+
+struct Outcome {
+  std::map<SequenceId, Answer> answers;
+  EngineStats stats;
+};
+
+using Requests = std::vector<SequenceSpec>;
+
+// From a model's file and its plan to what runs it.
+using ExecutorMaker =
+    std::function<Result<std::unique_ptr<Executor>>(const std::string& model, const ModelPlan&)>;
+
+// One rank in this thread: what cleave serve does without a split.
+Result<std::unique_ptr<Executor>> MakeInline(const std::string& model, const ModelPlan& plan);
+
+// Runs the requests through an engine. Failures are the test's.
+Outcome RunRequests(const std::string& model, const Way& way, const Requests& requests,
+                    const ExecutorMaker& make = &MakeInline);
+
+// Greedy and sampled, short and long, with and without penalties and log-probabilities; some share
+// a prefix.
+Requests MakeRequests(uint32_t count, uint32_t vocab, uint32_t max_tokens);
+
+// Every request has the same answer in both; nothing is left running.
+void ExpectEqualAnswers(const Outcome& plain, const Outcome& other, const std::string& what);
+
+}  // namespace cleave

@@ -1,0 +1,67 @@
+// answer.same over splits: tokens and log-probabilities of a request are equal (==) on one rank and
+// on every cut of the model, alone or in a batch, chunked, cached or preempted. Ranks are threads
+// here (thread_replica.h); tests of whole processes are the cluster cases.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "answer_harness.h"
+#include "thread_replica.h"
+
+namespace cleave {
+namespace {
+
+ExecutorMaker MakerOf(const Split& split) {
+  return [split](const std::string& model, const ModelPlan& plan) {
+    return MakeThreadReplica(model, plan, split);
+  };
+}
+
+void ExpectSameOverSplits(const std::string& model, const Requests& requests,
+                          const std::vector<Split>& splits, const std::vector<Way>& ways) {
+  const Outcome plain = RunRequests(model, {.name = "one rank"}, requests);
+  ASSERT_EQ(plain.answers.size(), requests.size());
+  for (const Split& split : splits) {
+    for (const Way& way : ways) {
+      const Outcome other = RunRequests(model, way, requests, MakerOf(split));
+      ExpectEqualAnswers(plain, other, model + ", " + split.ToString() + ", " + way.name);
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+const std::vector<Way> kWays{
+    {.name = "batch", .threads = 1},
+    {.name = "chunks of 7, preempted, cached",
+     .threads = 2,
+     .chunk = 7,
+     .batched_tokens = 48,
+     .prefix_caching = true,
+     .blocks_share = 30},
+};
+
+struct Case {
+  const char* model;
+  std::vector<Split> splits;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.model; }
+
+class SplitSame : public testing::TestWithParam<Case> {};
+
+TEST_P(SplitSame, TinyModel) {
+  const std::string model = std::string(CLEAVE_TINY) + "/" + GetParam().model;
+  ExpectSameOverSplits(model, MakeRequests(10, 300, 24), GetParam().splits, kWays);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, SplitSame,
+    testing::Values(Case{"llama2", {{.tp = 2}, {.pp = 2}}}, Case{"llama2.gguf", {{.tp = 2}}},
+                    Case{"llama3.gguf", {{.pp = 2, .tp = 2}}},
+                    Case{"llama_head80.gguf", {{.tp = 2}}}, Case{"mistral", {{.tp = 2}}},
+                    Case{"qwen2.gguf", {{.pp = 2, .tp = 2}}}, Case{"qwen3", {{.tp = 2}}},
+                    Case{"gemma3", {{.pp = 2, .tp = 2}}}, Case{"gemma3.gguf", {{.tp = 2}}}));
+
+}  // namespace
+}  // namespace cleave

@@ -1,0 +1,115 @@
+#include "thread_replica.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "comm/world.h"
+#include "engine/split_executor.h"
+
+namespace cleave {
+namespace {
+
+constexpr uint32_t kDeadlineMs = 60000;  // a crowded machine is no failure here
+
+RankComm CommOf(World* world, const Split& split) {
+  return {.tp = split.tp > 1 ? world->group(Axis::kTp) : nullptr,
+          .pp = split.pp > 1 ? world->group(Axis::kPp) : nullptr,
+          .line = &world->line()};
+}
+
+class ThreadReplica final : public Executor {
+ public:
+  ThreadReplica(SharedMemory segment, SharedMemory plans, uint32_t ranks)
+      : segment_(std::move(segment)), plans_(std::move(plans)), statuses_(ranks) {}
+
+  ~ThreadReplica() override {
+    auto board = WorldBoard::Open(segment_, 1);
+    if (board.ok()) board->End("the test is over");
+    for (std::thread& t : threads_) t.join();
+    for (const Status& s : statuses_) {
+      EXPECT_TRUE(s.ok() || s.code() == StatusCode::kUnavailable) << s.ToString();
+    }
+  }
+
+  Status Start(const std::string& model, const ModelPlan& plan, const Layout& layout) {
+    for (uint32_t rank = 1; rank < layout.ranks.size(); ++rank) {
+      threads_.emplace_back([this, model, plan, layout, rank] {
+        statuses_[rank] = Follow(model, plan, layout, rank);
+      });
+    }
+    ASSIGN_OR_RETURN(auto checkpoint, OpenCheckpoint(model));
+    ASSIGN_OR_RETURN(World world, World::Join(segment_, 0, 1));
+    world_ = std::make_unique<World>(std::move(world));
+    ASSIGN_OR_RETURN(auto runner,
+                     RankRunner::Create(std::move(checkpoint), plan.executor, layout, 0,
+                                        CommOf(world_.get(), layout.split), nullptr));
+    ASSIGN_OR_RETURN(BroadcastRing ring, OpenRing(-1, world_.get()));
+    leader_ = std::make_unique<SplitExecutor>(std::move(runner), std::move(ring), &world_->line());
+    return OkStatus();
+  }
+
+  [[nodiscard]] uint32_t max_batch_tokens() const override { return leader_->max_batch_tokens(); }
+  [[nodiscard]] uint32_t max_sequences() const override { return leader_->max_sequences(); }
+  [[nodiscard]] uint32_t max_in_flight() const override { return leader_->max_in_flight(); }
+  [[nodiscard]] uint32_t vocab_size() const override { return leader_->vocab_size(); }
+  Status Submit(const ForwardBatch& batch) override { return leader_->Submit(batch); }
+  Status Collect(const RowSink& sink) override { return leader_->Collect(sink); }
+
+ private:
+  Result<BroadcastRing> OpenRing(int32_t reader, World* world) {
+    return BroadcastRing::Open(plans_, reader, kDeadlineMs, [world] { return world->ended(); });
+  }
+
+  Status Follow(const std::string& model, const ModelPlan& plan, const Layout& layout,
+                uint32_t rank) {
+    ASSIGN_OR_RETURN(auto checkpoint, OpenCheckpoint(model));
+    ASSIGN_OR_RETURN(World world, World::Join(segment_, rank, 1));
+    ASSIGN_OR_RETURN(auto runner, RankRunner::Create(std::move(checkpoint), plan.executor, layout,
+                                                     rank, CommOf(&world, layout.split), nullptr));
+    ASSIGN_OR_RETURN(BroadcastRing ring, OpenRing(static_cast<int32_t>(rank) - 1, &world));
+    const Status status = FollowPlans(runner.get(), &ring, &world.line());
+    if (status.code() != StatusCode::kUnavailable) world.End(status.ToString());
+    return status;
+  }
+
+  SharedMemory segment_;
+  SharedMemory plans_;
+  std::vector<Status> statuses_;  // by rank
+  std::vector<std::thread> threads_;
+  std::unique_ptr<World> world_;
+  std::unique_ptr<SplitExecutor> leader_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Executor>> MakeThreadReplica(const std::string& model, const ModelPlan& plan,
+                                                    const Split& split) {
+  ASSIGN_OR_RETURN(auto checkpoint, OpenCheckpoint(model));
+  const ModelShape shape = ShapeOf(checkpoint->config());
+  ASSIGN_OR_RETURN(const Layout layout, MakeLayout(shape, split, CostsByWork(shape)));
+  const RankOptions& options = plan.executor;
+  const uint64_t rows = uint64_t{options.max_batch_tokens} * shape.hidden_size * sizeof(float);
+  WorldOptions world;
+  world.split = split;
+  world.deadline_ms = kDeadlineMs;
+  world.channel_bytes = std::bit_ceil(2 * split.pp * (rows + 4096));
+  ASSIGN_OR_RETURN(SharedMemory segment, World::Allocate(world, SharedMemoryKind::kThreads));
+  const auto readers = static_cast<uint32_t>(layout.ranks.size() - 1);
+  const uint64_t plan_bytes =
+      MaxPlanBytes(options.max_batch_tokens, options.max_sequences,
+                   options.max_positions / options.kv_shape.block_tokens + 1);
+  const uint64_t ring_bytes = std::bit_ceil((split.pp + 2) * (plan_bytes + 64));
+  ASSIGN_OR_RETURN(SharedMemory plans,
+                   SharedMemory::Create(SharedMemoryKind::kThreads,
+                                        BroadcastRing::SizeFor(readers, ring_bytes)));
+  BroadcastRing::Format(plans, readers, ring_bytes);
+  auto replica = std::make_unique<ThreadReplica>(std::move(segment), std::move(plans), readers + 1);
+  RETURN_IF_ERROR(replica->Start(model, plan, layout));
+  return std::unique_ptr<Executor>(std::move(replica));
+}
+
+}  // namespace cleave
