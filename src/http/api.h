@@ -49,33 +49,26 @@ struct ServedModel {
 class Api {
  public:
   static Result<std::unique_ptr<Api>> Start(ServerOptions options, ServerMetrics* metrics);
-  ~Api();  // as Stop
-  Api(const Api&) = delete;
-  Api& operator=(const Api&) = delete;
+  virtual ~Api() = default;  // as Stop
 
-  [[nodiscard]] uint16_t port() const;
+  [[nodiscard]] virtual uint16_t port() const = 0;
   // Once. From then on /ready and /health follow the engine, and requests are taken.
-  void SetModel(const ServedModel& model);
+  virtual void SetModel(const ServedModel& model) = 0;
   // What /ready says while there is no model: "loading: 40 %".
-  void SetLoading(std::string progress);
+  virtual void SetLoading(std::string progress) = 0;
   // The engine's sink.
-  void OnOutputs(std::vector<SequenceOutput>&& outputs);
+  virtual void OnOutputs(std::vector<SequenceOutput>&& outputs) = 0;
 
   // /ready turns 503 at once, new requests get 503 with Retry-After, what runs goes on. Idempotent.
-  void StartDrain();
+  virtual void StartDrain() = 0;
   // Requests received and not yet answered, being prepared or generated.
-  [[nodiscard]] size_t ActiveRequests() const;
+  [[nodiscard]] virtual size_t ActiveRequests() const = 0;
   // Whether there were none before `deadline`.
-  bool WaitIdle(TimePoint deadline);
+  virtual bool WaitIdle(TimePoint deadline) = 0;
   // Ends every open request with an explicit error carrying `why`.
-  void FailAll(const Status& why);
+  virtual void FailAll(const Status& why) = 0;
   // Lets complete answers leave, closes everything, joins. Idempotent.
-  void Stop();
-
- private:
-  class Front;
-  explicit Api(std::unique_ptr<Front> front);
-  const std::unique_ptr<Front> front_;
+  virtual void Stop() = 0;
 };
 
 }  // namespace cleave

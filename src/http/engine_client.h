@@ -1,27 +1,4 @@
 #pragma once
-// EngineClient: what the API needs of an engine, so that its tests and the router can put another
-// one in its place. Calls as in engine/engine.h; any thread.
+// EngineClient under the name the API has known it by.
 
-#include <memory>
-#include <vector>
-
-#include "base/status.h"
-#include "engine/engine.h"
-
-namespace cleave {
-
-class EngineClient {
- public:
-  virtual ~EngineClient() = default;
-  virtual Status Submit(std::vector<SequenceSpec> sequences) = 0;
-  virtual void Abort(SequenceId id) = 0;
-  virtual void StartDrain() = 0;
-  [[nodiscard]] virtual EngineStats stats() const = 0;
-  [[nodiscard]] virtual EngineConfig config() const = 0;
-  [[nodiscard]] virtual Status health() const = 0;
-};
-
-// `engine` outlives the client.
-std::unique_ptr<EngineClient> MakeEngineClient(Engine* engine);
-
-}  // namespace cleave
+#include "engine/engine_client.h"  // IWYU pragma: export

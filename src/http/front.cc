@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <iterator>
 #include <utility>
 
 #include "base/rng.h"
@@ -37,14 +38,14 @@ bool MakesTokens(RouteId route) {
 
 }  // namespace
 
-Api::Front::Front(ServerOptions options, ServerMetrics* metrics)
+Front::Front(ServerOptions options, ServerMetrics* metrics)
     : options_(std::move(options)), metrics_(metrics), created_s_(std::time(nullptr)) {
   generations_ = std::make_unique<Generations>(metrics_, [this] { UpdateActive(); });
   workers_ =
       std::make_unique<WorkerPool>(options_.tokenizer_threads, options_.max_preparing_requests);
 }
 
-Status Api::Front::Listen() {
+Status Front::Listen() {
   http::Server::Options server;
   server.host = options_.host;
   server.port = options_.port;
@@ -60,7 +61,7 @@ Status Api::Front::Listen() {
   return OkStatus();
 }
 
-void Api::Front::SetModel(const ServedModel& model) {
+void Front::SetModel(const ServedModel& model) {
   auto text = std::make_shared<ServedText>();
   text->text = {model.tokenizer, model.chat_template};
   text->prompt_tokens_details = options_.prompt_tokens_details;
@@ -82,17 +83,18 @@ void Api::Front::SetModel(const ServedModel& model) {
   });
 }
 
-void Api::Front::SetLoading(std::string progress) {
+void Front::SetLoading(std::string progress) {
   server_->Post([this, progress = std::move(progress)] { loading_ = progress; });
 }
 
-void Api::Front::OnOutputs(std::vector<SequenceOutput>&& outputs) {
-  // Shared: std::function copies what it holds.
-  auto held = std::make_shared<std::vector<SequenceOutput>>(std::move(outputs));
+void Front::OnOutputs(std::vector<SequenceOutput>&& outputs) {
+  // Shared: std::function copies what it holds. The engine keeps its vector, for the next step.
+  auto held = std::make_shared<std::vector<SequenceOutput>>(
+      std::make_move_iterator(outputs.begin()), std::make_move_iterator(outputs.end()));
   server_->Post([this, held] { generations_->OnOutputs(std::move(*held)); });
 }
 
-void Api::Front::StartDrain() {
+void Front::StartDrain() {
   if (draining_.exchange(true)) return;
   server_->Post([this] {
     if (model_.engine != nullptr) model_.engine->StartDrain();
@@ -100,9 +102,9 @@ void Api::Front::StartDrain() {
   server_->StartDrain();
 }
 
-size_t Api::Front::ActiveRequests() const { return active_.load(); }
+size_t Front::ActiveRequests() const { return active_.load(); }
 
-bool Api::Front::WaitIdle(TimePoint deadline) {
+bool Front::WaitIdle(TimePoint deadline) {
   // What was posted before this call is done first: a request just received counts.
   auto settled = std::make_shared<std::atomic<bool>>(false);  // shared with the posted work
   server_->Post([this, settled] {
@@ -114,26 +116,26 @@ bool Api::Front::WaitIdle(TimePoint deadline) {
   return idle_.wait_until(lock, deadline, [&] { return settled->load() && active_.load() == 0; });
 }
 
-void Api::Front::FailAll(const Status& why) {
+void Front::FailAll(const Status& why) {
   server_->Post([this, why] {
     failing_ = why;
     generations_->FailAll(why);
   });
 }
 
-void Api::Front::Stop() {
+void Front::Stop() {
   workers_->Stop();
   if (server_ != nullptr) server_->Stop(kStopGrace);
 }
 
-void Api::Front::UpdateActive() {
+void Front::UpdateActive() {
   std::lock_guard<std::mutex> lock(mu_);
   active_.store(preparing_ + generations_->size());
   if (active_.load() == 0) idle_.notify_all();
 }
 
-std::unique_ptr<Reply> Api::Front::MakeReply(const http::Request& request, const Route& route,
-                                             std::shared_ptr<http::ResponseWriter> writer) const {
+std::unique_ptr<Reply> Front::MakeReply(const http::Request& request, const Route& route,
+                                        std::shared_ptr<http::ResponseWriter> writer) const {
   ReplyContext context;
   context.writer = std::move(writer);
   context.metrics = metrics_;
@@ -149,7 +151,7 @@ std::unique_ptr<Reply> Api::Front::MakeReply(const http::Request& request, const
   return std::make_unique<Reply>(std::move(context));
 }
 
-void Api::Front::OnRequest(http::Request&& request, std::shared_ptr<http::ResponseWriter> writer) {
+void Front::OnRequest(http::Request&& request, std::shared_ptr<http::ResponseWriter> writer) {
   const Route& route = FindRoute(request.path);
   std::unique_ptr<Reply> reply = MakeReply(request, route, std::move(writer));
   if (auto error = CheckDoor(request, route)) {
@@ -164,8 +166,7 @@ void Api::Front::OnRequest(http::Request&& request, std::shared_ptr<http::Respon
   Answer(request, route, reply.get());
 }
 
-std::optional<ApiError> Api::Front::CheckDoor(const http::Request& request,
-                                              const Route& route) const {
+std::optional<ApiError> Front::CheckDoor(const http::Request& request, const Route& route) const {
   const bool preflight = request.method == "OPTIONS" && route.id != RouteId::kNone;
   if (!options_.api_keys.empty() && IsGuarded(request.path) && !preflight &&
       !HasKey(request, options_.api_keys)) {
@@ -185,7 +186,7 @@ std::optional<ApiError> Api::Front::CheckDoor(const http::Request& request,
   return std::nullopt;
 }
 
-http::Response Api::Front::Preflight(const Route& route) {
+http::Response Front::Preflight(const Route& route) {
   http::Response response;
   response.status = 204;
   response.content_type.clear();
@@ -196,7 +197,7 @@ http::Response Api::Front::Preflight(const Route& route) {
   return response;
 }
 
-std::optional<ApiError> Api::Front::CheckOpen() const {
+std::optional<ApiError> Front::CheckOpen() const {
   Status status;
   if (text_ == nullptr) {
     status = Unavailable(fmt::format("not ready: {}; try again", loading_));
@@ -207,8 +208,7 @@ std::optional<ApiError> Api::Front::CheckOpen() const {
   return openai::FromStatus(status);
 }
 
-void Api::Front::StartJob(http::Request&& request, const Route& route,
-                          std::unique_ptr<Reply> reply) {
+void Front::StartJob(http::Request&& request, const Route& route, std::unique_ptr<Reply> reply) {
   if (auto error = CheckOpen()) {
     if (draining_.load() && MakesTokens(route.id)) metrics_->CountRejection("draining");
     return reply->SendError(*error);
@@ -237,7 +237,7 @@ void Api::Front::StartJob(http::Request&& request, const Route& route,
   UpdateActive();
 }
 
-void Api::Front::FinishJob(const std::shared_ptr<Job>& job) {
+void Front::FinishJob(const std::shared_ptr<Job>& job) {
   --preparing_;
   std::unique_ptr<Reply> reply = std::move(job->reply);
   Prepared prepared = std::move(job->prepared);
@@ -261,33 +261,16 @@ void Api::Front::FinishJob(const std::shared_ptr<Job>& job) {
   UpdateActive();
 }
 
-// ---- the handle
-
-Api::Api(std::unique_ptr<Front> front) : front_(std::move(front)) {}
-Api::~Api() = default;
-
 Result<std::unique_ptr<Api>> Api::Start(ServerOptions options, ServerMetrics* metrics) {
   if (options.served_model_names.empty()) {
     return InvalidArgument("served_model_names must hold at least one name");
   }
   auto front = std::make_unique<Front>(std::move(options), metrics);
   RETURN_IF_ERROR(front->Listen());
-  return std::unique_ptr<Api>(new Api(std::move(front)));  // NOLINT: the constructor is private
+  return std::unique_ptr<Api>(std::move(front));
 }
 
-uint16_t Api::port() const { return front_->port(); }
-void Api::SetModel(const ServedModel& model) { front_->SetModel(model); }
-void Api::SetLoading(std::string progress) { front_->SetLoading(std::move(progress)); }
-void Api::OnOutputs(std::vector<SequenceOutput>&& outputs) {
-  front_->OnOutputs(std::move(outputs));
-}
-void Api::StartDrain() { front_->StartDrain(); }
-size_t Api::ActiveRequests() const { return front_->ActiveRequests(); }
-bool Api::WaitIdle(TimePoint deadline) { return front_->WaitIdle(deadline); }
-void Api::FailAll(const Status& why) { front_->FailAll(why); }
-void Api::Stop() { front_->Stop(); }
-
-uint64_t Api::Front::SeedOfNext() {
+uint64_t Front::SeedOfNext() {
   if (!options_.seed) return NewSeed();
   return RandomBits({.seed = *options_.seed, .position = generations_started_++});
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Api::Front: the API's state and its request routing. Private to the folder.
+// Front: the API's state and its request routing. Private to the folder.
 //
 // Threads: members are the server thread's, but for what is marked shared.
 
@@ -20,23 +20,23 @@
 
 namespace cleave {
 
-class Api::Front {
+class Front final : public Api {
  public:
   Front(ServerOptions options, ServerMetrics* metrics);
-  ~Front() { Stop(); }
+  ~Front() override { Front::Stop(); }
   Front(const Front&) = delete;
   Front& operator=(const Front&) = delete;
 
   Status Listen();
-  [[nodiscard]] uint16_t port() const { return server_->port(); }
-  void SetModel(const ServedModel& model);
-  void SetLoading(std::string progress);
-  void OnOutputs(std::vector<SequenceOutput>&& outputs);
-  void StartDrain();
-  [[nodiscard]] size_t ActiveRequests() const;
-  bool WaitIdle(TimePoint deadline);
-  void FailAll(const Status& why);
-  void Stop();
+  [[nodiscard]] uint16_t port() const override { return server_->port(); }
+  void SetModel(const ServedModel& model) override;
+  void SetLoading(std::string progress) override;
+  void OnOutputs(std::vector<SequenceOutput>&& outputs) override;
+  void StartDrain() override;
+  [[nodiscard]] size_t ActiveRequests() const override;
+  bool WaitIdle(TimePoint deadline) override;
+  void FailAll(const Status& why) override;
+  void Stop() override;
 
  private:
   // A request that a worker prepares. Shared by the worker's job and the client's leaving.

@@ -37,7 +37,7 @@ void WriteModelCard(const std::string& name, const std::string& root, int64_t cr
 
 }  // namespace
 
-void Api::Front::Answer(const http::Request& request, const Route& route, Reply* reply) {
+void Front::Answer(const http::Request& request, const Route& route, Reply* reply) {
   switch (route.id) {
     case RouteId::kHealth:
     case RouteId::kPing:
@@ -63,7 +63,7 @@ void Api::Front::Answer(const http::Request& request, const Route& route, Reply*
   reply->SendJson(std::move(body));
 }
 
-std::string Api::Front::EngineTrouble() const {
+std::string Front::EngineTrouble() const {
   const Status health = model_.engine->health();
   if (!health.ok()) return "the engine is dead: " + health.message();
   const EngineStats stats = model_.engine->stats();
@@ -76,14 +76,14 @@ std::string Api::Front::EngineTrouble() const {
 }
 
 // Bodies are empty, as vLLM's are.
-void Api::Front::AnswerHealth(Reply* reply) const {
+void Front::AnswerHealth(Reply* reply) const {
   http::Response response;
   response.content_type.clear();
   if (text_ == nullptr || !EngineTrouble().empty()) response.status = 503;
   reply->Send(std::move(response));
 }
 
-void Api::Front::AnswerReady(Reply* reply) const {
+void Front::AnswerReady(Reply* reply) const {
   std::string reason;
   if (draining_.load()) {
     reason = "draining";
@@ -104,8 +104,7 @@ void Api::Front::AnswerReady(Reply* reply) const {
   reply->Send(std::move(response));
 }
 
-void Api::Front::AnswerModels(const http::Request& request, const Route& route,
-                              Reply* reply) const {
+void Front::AnswerModels(const http::Request& request, const Route& route, Reply* reply) const {
   const std::vector<std::string>& names = options_.served_model_names;
   const uint32_t max_len = text_ == nullptr ? 0 : text_->rules.max_model_len;
   std::string body;
@@ -126,7 +125,7 @@ void Api::Front::AnswerModels(const http::Request& request, const Route& route,
   reply->SendJson(std::move(body));
 }
 
-void Api::Front::AnswerMetrics(Reply* reply) const {
+void Front::AnswerMetrics(Reply* reply) const {
   ServerMetrics::Levels levels;
   EngineStats stats;
   if (model_.engine != nullptr) {

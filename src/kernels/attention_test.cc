@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/attention_test_support.h"
+#include "kernels/isa_fixture.h"
 
 namespace cleave {
 namespace {
@@ -17,7 +18,6 @@ namespace {
 using attention_test::Bytes;
 using attention_test::PagedHead;
 using attention_test::Query;
-using attention_test::SupportedIsas;
 
 struct Shape {
   DType dtype;

@@ -21,14 +21,6 @@ std::vector<float> Normal(std::mt19937_64* random, uint32_t n, float scale) {
 
 }  // namespace
 
-std::vector<Isa> SupportedIsas() {
-  std::vector<Isa> isas;
-  for (Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
-    if (CpuSupports(isa)) isas.push_back(isa);
-  }
-  return isas;
-}
-
 std::vector<std::byte> Bytes(const std::vector<float>& x) {
   std::vector<std::byte> bytes(x.size() * sizeof(float));
   std::memcpy(bytes.data(), x.data(), bytes.size());

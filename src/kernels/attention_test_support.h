@@ -10,8 +10,6 @@
 
 namespace cleave::attention_test {
 
-// Every instruction set of this processor, the best last.
-std::vector<Isa> SupportedIsas();
 std::vector<std::byte> Bytes(const std::vector<float>& x);
 bool SameOrBothNan(const std::vector<float>& a, const std::vector<float>& b);
 

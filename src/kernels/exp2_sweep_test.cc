@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/isa_fixture.h"
 #include "kernels/math.h"
 #include "kernels/vector_ops_table.h"
 
@@ -42,8 +43,7 @@ TEST(Exp2Sweep, KernelsEqualTheScalarTruth) {
   uint64_t different = 0;
   ForBlocks([&](const std::vector<float>& x) {
     for (uint32_t i = 0; i < kBlock; ++i) truth[i] = Exp2(x[i]);
-    for (Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
-      if (!CpuSupports(isa)) continue;
+    for (Isa isa : SupportedIsas()) {
       VectorOpsFor(isa).exp2(x.data(), kBlock, got.data());
       for (uint32_t i = 0; i < kBlock; ++i) different += Same(got[i], truth[i]) ? 0 : 1;
     }

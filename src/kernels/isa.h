@@ -26,6 +26,13 @@ bool CpuHasFastBf16Dot();
 // that is unknown or not supported here.
 Result<Isa> ChooseIsa();
 
+// What belongs to `isa` of three.
+template <typename T>
+T OfIsa(Isa isa, T scalar, T avx2, T avx512) {
+  if (isa == Isa::kAvx512) return avx512;
+  return isa == Isa::kAvx2 ? avx2 : scalar;
+}
+
 // Rounding to nearest even, denormals flushed to zero on input and output, for the life of the
 // object: vdpbf16ps flushes whatever the mode says, so every thread of the model does the same.
 class ScopedFpMode {

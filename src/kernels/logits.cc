@@ -7,15 +7,7 @@ namespace cleave {
 namespace {
 
 const LogitsTable& LogitsFor(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      return kLogitsScalar;
-    case Isa::kAvx2:
-      return kLogitsAvx2;
-    case Isa::kAvx512:
-      return kLogitsAvx512;
-  }
-  return kLogitsScalar;
+  return *OfIsa(isa, &kLogitsScalar, &kLogitsAvx2, &kLogitsAvx512);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/isa_fixture.h"
 #include "kernels/math.h"
 
 namespace cleave {
@@ -15,14 +16,6 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-std::vector<Isa> Isas() {
-  std::vector<Isa> isas;
-  for (Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
-    if (CpuSupports(isa)) isas.push_back(isa);
-  }
-  return isas;
-}
 
 std::vector<float> Logits(uint32_t n, uint32_t seed, float spread) {
   std::mt19937 random(seed);
@@ -37,7 +30,7 @@ MaxLogit Max(Isa isa, const std::vector<float>& x) {
 }
 
 TEST(FindMax, TiesGoToTheLowerId) {
-  for (Isa isa : Isas()) {
+  for (Isa isa : SupportedIsas()) {
     for (uint32_t n : {1U, 5U, 16U, 17U, 40U, 1000U}) {
       for (uint32_t a = 0; a < n; a += 1 + n / 13) {
         for (uint32_t b = a; b < n; b += 1 + n / 7) {
@@ -52,7 +45,7 @@ TEST(FindMax, TiesGoToTheLowerId) {
 }
 
 TEST(FindMax, SkipsNanAndKnowsWhenThereIsNothing) {
-  for (Isa isa : Isas()) {
+  for (Isa isa : SupportedIsas()) {
     EXPECT_EQ(Max(isa, {}).id, -1);
     EXPECT_EQ(Max(isa, {kNan, kNan, -kInf}).id, -1);
     EXPECT_EQ(Max(isa, {kNan, kNan, -kInf}).value, -kInf);
@@ -80,7 +73,7 @@ TEST(ComputeMasses, EveryInstructionSetGivesTheSameIntegers) {
       for (float scale : {kLog2E, kLog2E / 0.1F, kLog2E / 5.0F}) {
         std::vector<int64_t> truth(n);
         const int64_t sum = ComputeMasses(Isa::kScalar, x.data(), n, max, scale, truth.data());
-        for (Isa isa : Isas()) {
+        for (Isa isa : SupportedIsas()) {
           std::vector<int64_t> got(n);
           EXPECT_EQ(ComputeMasses(isa, x.data(), n, max, scale, got.data()), sum);
           EXPECT_EQ(got, truth) << IsaName(isa);
@@ -93,7 +86,7 @@ TEST(ComputeMasses, EveryInstructionSetGivesTheSameIntegers) {
 
 TEST(ComputeMasses, FollowsTheDefinition) {
   const std::vector<float> x = {2.0F, 1.0F, 2.0F, -kInf, kNan, -300.0F, 5.0F};
-  for (Isa isa : Isas()) {
+  for (Isa isa : SupportedIsas()) {
     int64_t mass[7];
     ComputeMasses(isa, x.data(), 7, 2.0F, 1.0F, mass);
     const int64_t one = int64_t{1} << kMassBits;
@@ -127,14 +120,14 @@ TEST(LogSumExp, ASplitVocabularyGivesTheSameBits) {
       std::sort(cut.begin(), cut.end());
       MaxLogit max{-kInf, -1};
       for (uint32_t r = 0; r < ranks; ++r) {
-        MaxLogit m = FindMax(Isas().back(), x.data() + cut[r], cut[r + 1] - cut[r]);
+        MaxLogit m = FindMax(SupportedIsas().back(), x.data() + cut[r], cut[r + 1] - cut[r]);
         if (m.value > max.value) max = {m.value, m.id + static_cast<int32_t>(cut[r])};
       }
       EXPECT_EQ(max.id, whole.id);
       int64_t split = 0;
       for (uint32_t r = ranks; r-- > 0;) {
-        split += ComputeMasses(Isas().back(), x.data() + cut[r], cut[r + 1] - cut[r], max.value,
-                               kLog2E, nullptr);
+        split += ComputeMasses(SupportedIsas().back(), x.data() + cut[r], cut[r + 1] - cut[r],
+                               max.value, kLog2E, nullptr);
       }
       EXPECT_EQ(split, sum) << ranks << " ranks";
       EXPECT_EQ(LogSumExp(max.value, split), LogSumExp(whole.value, sum));
@@ -151,7 +144,7 @@ TEST(LogSumExp, NearDouble) {
       double sum = 0;
       for (float v : x) sum += std::exp(static_cast<double>(v) - max);
       const double want = max + std::log(sum);
-      const Isa isa = Isas().back();
+      const Isa isa = SupportedIsas().back();
       const float got = LogSumExp(max, ComputeMasses(isa, x.data(), n, max, kLog2E, nullptr));
       // Half a quantum a token (n·2^-41 of the sum), the powers' own rounding, the logarithm's and
       // the result's last place.

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "kernels/math_constants.h"
 
@@ -28,30 +29,29 @@ constexpr double kHalfPi2 = 0x1.5110bp-22;
 constexpr double kHalfPi3 = 0x1.18469898cc517p-44;
 constexpr double kTwoOverPi = 0x1.45f306dc9c883p-1;
 
-// Taylor series on [-pi/4, pi/4]; the first term left out is below 1e-19 (sin) and 3e-18 (cos).
+// Taylor series on [-pi/4, pi/4] in x², highest power first; the first term left out is below 1e-19
+// (sin) and 3e-18 (cos).
+constexpr double kSin[] = {
+    1.0 / 355687428096000.0, -1.0 / 1307674368000.0, 1.0 / 6227020800.0, -1.0 / 39916800.0,
+    1.0 / 362880.0,          -1.0 / 5040.0,          1.0 / 120.0,        -1.0 / 6.0};
+constexpr double kCos[] = {
+    1.0 / 20922789888000.0, -1.0 / 87178291200.0, 1.0 / 479001600.0, -1.0 / 3628800.0,
+    1.0 / 40320.0,          -1.0 / 720.0,         1.0 / 24.0};
+
+double Polynomial(std::span<const double> coefficients, double s) {
+  double p = 0.0;
+  for (const double c : coefficients) p = p * s + c;
+  return p;
+}
+
 double SinNearZero(double x) {
   const double s = x * x;
-  double p = 1.0 / 355687428096000.0;
-  p = p * s - 1.0 / 1307674368000.0;
-  p = p * s + 1.0 / 6227020800.0;
-  p = p * s - 1.0 / 39916800.0;
-  p = p * s + 1.0 / 362880.0;
-  p = p * s - 1.0 / 5040.0;
-  p = p * s + 1.0 / 120.0;
-  p = p * s - 1.0 / 6.0;
-  return x + x * (s * p);
+  return x + x * (s * Polynomial(kSin, s));
 }
 
 double CosNearZero(double x) {
   const double s = x * x;
-  double p = 1.0 / 20922789888000.0;
-  p = p * s - 1.0 / 87178291200.0;
-  p = p * s + 1.0 / 479001600.0;
-  p = p * s - 1.0 / 3628800.0;
-  p = p * s + 1.0 / 40320.0;
-  p = p * s - 1.0 / 720.0;
-  p = p * s + 1.0 / 24.0;
-  return 1.0 + (s * s * p - 0.5 * s);
+  return 1.0 + (s * s * Polynomial(kCos, s) - 0.5 * s);
 }
 
 // log2 of a normal x > 0: with s = (m - 1)/(m + 1), ln m = 2·(s + s³/3 + s⁵/5 + …), |s| < 0.172.

@@ -20,41 +20,21 @@ constexpr size_t kLine = 64;
 // different cache sets whatever K is.
 uint32_t PaddedBlocks(uint32_t blocks) { return 2 * (CeilDiv(blocks, 2U) | 1U); }
 
-void Quantise(Isa isa, const QuantiseJob& job) {
-  switch (isa) {
-    case Isa::kScalar:
-      return QuantiseScalar(job);
-    case Isa::kAvx2:
-      return QuantiseAvx2(job);
-    case Isa::kAvx512:
-      return QuantiseAvx512(job);
-  }
-}
-
-void RoundToBf16(Isa isa, const float* x, uint32_t n, uint16_t* out) {
-  switch (isa) {
-    case Isa::kScalar:
-      return RoundToBf16Scalar(x, n, out);
-    case Isa::kAvx2:
-      return RoundToBf16Avx2(x, n, out);
-    case Isa::kAvx512:
-      return RoundToBf16Avx512(x, n, out);
-  }
-}
-
 // `count` blocks of 32 consecutive elements of x into blocks [at, at + count) of the buffer.
 void PrepareBlocks(Isa isa, ActKind kind, const float* x, uint32_t count, size_t at,
                    ActBuffer* out) {
   switch (kind) {
     case ActKind::kInt8:
-      return Quantise(isa, {.x = x,
-                            .count = count,
-                            .q = out->q() + 32 * at,
-                            .scale = out->scale() + at,
-                            .sum = out->sum() + at,
-                            .half_sum = out->half_sum() + at});
+      return OfIsa(isa, QuantiseScalar, QuantiseAvx2,
+                   QuantiseAvx512)({.x = x,
+                                    .count = count,
+                                    .q = out->q() + 32 * at,
+                                    .scale = out->scale() + at,
+                                    .sum = out->sum() + at,
+                                    .half_sum = out->half_sum() + at});
     case ActKind::kBF16:
-      return RoundToBf16(isa, x, 32 * count, out->bf16() + 32 * at);
+      return OfIsa(isa, RoundToBf16Scalar, RoundToBf16Avx2, RoundToBf16Avx512)(
+          x, 32 * count, out->bf16() + 32 * at);
     case ActKind::kF32:
       std::memcpy(out->f32() + 32 * at, x, size_t{128} * count);
   }
@@ -139,17 +119,9 @@ void SetTotals(const PackedMatrix& w, int64_t* totals, size_t stride, MatmulJob*
 
 void Multiply(Isa isa, const MatmulJob& job) {
   if (job.rows == 0 || job.group_begin >= job.group_end) return;
-  switch (isa) {
-    case Isa::kScalar:
-      return MatmulScalar(job);
-    case Isa::kAvx2:
-      return MatmulAvx2(job);
-    case Isa::kAvx512:
-      break;
-  }
   static const bool bf16_dot = CpuHasFastBf16Dot();
-  if (job.dtype == DType::kBF16 && bf16_dot) return MatmulAvx512Bf16(job);
-  MatmulAvx512(job);
+  const bool dot = job.dtype == DType::kBF16 && bf16_dot;
+  OfIsa(isa, MatmulScalar, MatmulAvx2, dot ? MatmulAvx512Bf16 : MatmulAvx512)(job);
 }
 
 double SquaredNormInt8(const ActBuffer& a, size_t first, size_t blocks) {

@@ -21,13 +21,6 @@ struct Chains {
   __m256 f[kRows];
 };
 
-template <typename T>
-[[gnu::always_inline]] inline int32_t Load32(const T* p) {
-  int32_t v = 0;
-  __builtin_memcpy(&v, p, sizeof v);
-  return v;
-}
-
 [[gnu::always_inline]] inline __m256i LoadBytes(const std::byte* p) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
 }
@@ -89,10 +82,11 @@ void WalkChunk(Tile* t) {
 }
 
 template <class Format>
-constexpr KernelTable kTable = {{nullptr, WalkChunk<Format, 1>, WalkChunk<Format, 2>,
-                                 WalkChunk<Format, 3>, WalkChunk<Format, 4>, nullptr,
-                                 WalkChunk<Format, 6>, nullptr, nullptr, nullptr, nullptr, nullptr,
-                                 nullptr}};
+struct Kernels {
+  static constexpr KernelTable kTable = {{nullptr, WalkChunk<Format, 1>, WalkChunk<Format, 2>,
+                                          WalkChunk<Format, 3>, WalkChunk<Format, 4>, nullptr,
+                                          WalkChunk<Format, 6>}};
+};
 
 // Codes of elements 4j .. 4j + 3 of eight rows, a byte each; of 8 bits, as signed weights.
 template <uint32_t kBits, int kHalf>
@@ -252,38 +246,10 @@ struct Bf16Format {
   }
 };
 
-template <class Format>
-void Run(const MatmulJob& job) {
-  RunJob(job, ShapeOf(Format::kLayout, Format::kTables), kTable<Format>);
-}
-
 }  // namespace
 
 void MatmulAvx2(const MatmulJob& job) {
-  switch (job.dtype) {
-    case DType::kF32:
-      return Run<FloatFormat<DType::kF32>>(job);
-    case DType::kF16:
-      return Run<FloatFormat<DType::kF16>>(job);
-    case DType::kBF16:
-      return Run<Bf16Format>(job);
-    case DType::kQ40:
-      return Run<Int8Format<DType::kQ40>>(job);
-    case DType::kQ41:
-      return Run<Int8Format<DType::kQ41>>(job);
-    case DType::kQ50:
-      return Run<Int8Format<DType::kQ50>>(job);
-    case DType::kQ51:
-      return Run<Int8Format<DType::kQ51>>(job);
-    case DType::kQ80:
-      return Run<Int8Format<DType::kQ80>>(job);
-    case DType::kQ4K:
-      return Run<Int8Format<DType::kQ4K>>(job);
-    case DType::kQ5K:
-      return Run<Int8Format<DType::kQ5K>>(job);
-    case DType::kQ6K:
-      return Run<Int8Format<DType::kQ6K>>(job);
-  }
+  Formats<Int8Format, FloatFormat, Bf16Format, Kernels>::Run(job);
 }
 
 }  // namespace cleave

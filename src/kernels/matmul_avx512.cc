@@ -145,38 +145,10 @@ struct Bf16Format {
   }
 };
 
-template <class Format>
-void Run(const MatmulJob& job) {
-  RunJob(job, ShapeOf(Format::kLayout, Format::kTables), kTable<Format>);
-}
-
 }  // namespace
 
 void MatmulAvx512(const MatmulJob& job) {
-  switch (job.dtype) {
-    case DType::kF32:
-      return Run<FloatFormat<DType::kF32>>(job);
-    case DType::kF16:
-      return Run<FloatFormat<DType::kF16>>(job);
-    case DType::kBF16:
-      return Run<Bf16Format>(job);
-    case DType::kQ40:
-      return Run<Int8Format<DType::kQ40>>(job);
-    case DType::kQ41:
-      return Run<Int8Format<DType::kQ41>>(job);
-    case DType::kQ50:
-      return Run<Int8Format<DType::kQ50>>(job);
-    case DType::kQ51:
-      return Run<Int8Format<DType::kQ51>>(job);
-    case DType::kQ80:
-      return Run<Int8Format<DType::kQ80>>(job);
-    case DType::kQ4K:
-      return Run<Int8Format<DType::kQ4K>>(job);
-    case DType::kQ5K:
-      return Run<Int8Format<DType::kQ5K>>(job);
-    case DType::kQ6K:
-      return Run<Int8Format<DType::kQ6K>>(job);
-  }
+  Formats<Int8Format, FloatFormat, Bf16Format, Kernels>::Run(job);
 }
 
 }  // namespace cleave

@@ -32,7 +32,7 @@ struct DotFormat {
 }  // namespace
 
 void MatmulAvx512Bf16(const MatmulJob& job) {
-  RunJob(job, ShapeOf(DotFormat::kLayout, Tables::kNone), kTable<DotFormat>);
+  RunJob(job, ShapeOf(DotFormat::kLayout, Tables::kNone), Kernels<DotFormat>::kTable);
 }
 
 }  // namespace cleave

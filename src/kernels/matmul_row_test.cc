@@ -8,13 +8,12 @@
 #include <random>
 #include <vector>
 
+#include "kernels/isa_fixture.h"
 #include "kernels/matmul.h"
 #include "kernels/weight_fixture.h"
 
 namespace cleave {
 namespace {
-
-constexpr Isa kIsas[] = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512};
 
 struct Case {
   uint32_t k;
@@ -93,8 +92,7 @@ class RowParallel : public ::testing::TestWithParam<DType> {
     Totals truth(size);
     AddRank(Isa::kScalar, w, c, x, {{0, units}}, Width::kAllWide, &truth, &ignored);
     std::mt19937 rng(c.k);
-    for (Isa isa : kIsas) {
-      if (!CpuSupports(isa)) continue;
+    for (Isa isa : SupportedIsas()) {
       uint32_t wide_rows = 0;
       Totals one(size);
       AddRank(isa, w, c, x, {{0, units}}, Width::kAsTheyFit, &one, &wide_rows);
@@ -213,8 +211,7 @@ TEST(RowOverflowTest, InstructionSetsAgreeOnNaNAndHugeSums) {
     for (uint8_t width : {uint8_t{0}, uint8_t{1}}) {
       const std::vector<uint8_t> wide(3, width);
       Totals truth;
-      for (Isa isa : kIsas) {
-        if (!CpuSupports(isa)) continue;
+      for (Isa isa : SupportedIsas()) {
         ActBuffer acts(3, 8);
         PrepareActs(isa, ActKindOf(dtype), m.plan(), x.data(), 256, 0, 3, &acts);
         Totals totals(60);

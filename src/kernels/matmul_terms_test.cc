@@ -6,13 +6,12 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/isa_fixture.h"
 #include "kernels/matmul.h"
 #include "kernels/weight_fixture.h"
 
 namespace cleave {
 namespace {
-
-constexpr Isa kIsas[] = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512};
 
 std::vector<float> Multiply(Isa isa, const PackedMatrix& w, const std::vector<float>& x,
                             uint32_t rows, ActTerms terms) {
@@ -41,8 +40,7 @@ TEST_P(TwoTerms, AgreeOnEveryInstructionSetAndInEveryBatch) {
     const std::vector<float> x = MakeActivations(rows, kCols, rows);
     const std::vector<float> truth = Multiply(Isa::kScalar, m, x, rows, ActTerms::kTwo);
     const std::vector<float> first = Multiply(Isa::kScalar, m, x, rows, ActTerms::kOne);
-    for (Isa isa : kIsas) {
-      if (!CpuSupports(isa)) continue;
+    for (Isa isa : SupportedIsas()) {
       EXPECT_EQ(Multiply(isa, m, x, rows, ActTerms::kTwo), truth) << IsaName(isa);
       EXPECT_EQ(Multiply(isa, m, x, rows, ActTerms::kFirstOfTwo), first) << IsaName(isa);
     }
@@ -84,8 +82,7 @@ TEST_P(TwoTerms, AddAsIntegersInRowParallelProducts) {
   const std::vector<int32_t> shift{18, 20, 17, 20, 19};
   const std::vector<uint8_t> wide{0, 1, 0, 0, 1};
   std::vector<int64_t> truth;
-  for (Isa isa : kIsas) {
-    if (!CpuSupports(isa)) continue;
+  for (Isa isa : SupportedIsas()) {
     ActBuffer acts(2 * kRows, static_cast<uint32_t>(m.plan().blocks.size()));
     PrepareTwoTerms(isa, m.plan(), x.data(), kCols, 0, kRows, &acts);
     std::vector<int64_t> totals(size_t{kRows} * m.rows());

@@ -9,13 +9,12 @@
 #include <span>
 #include <tuple>
 
+#include "kernels/isa_fixture.h"
 #include "kernels/matmul_job.h"
 #include "kernels/weight_fixture.h"
 
 namespace cleave {
 namespace {
-
-constexpr Isa kIsas[] = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512};
 
 uint32_t BlocksOf(const KPlan& plan) { return static_cast<uint32_t>(plan.blocks.size()); }
 
@@ -61,8 +60,7 @@ TEST_P(EveryShape, InstructionSetsAgreeToTheBit) {
     for (uint32_t rows = 1; rows <= 33; rows += rows < 17 ? 1 : 16) {
       const std::vector<float> x = MakeActivations(rows, cols, rows);
       const std::vector<float> truth = Multiply(Isa::kScalar, m, x, rows);
-      for (Isa isa : kIsas) {
-        if (!CpuSupports(isa)) continue;
+      for (Isa isa : SupportedIsas()) {
         EXPECT_TRUE(SameBits(Multiply(isa, m, x, rows), truth))
             << IsaName(isa) << " rows " << rows << " outputs " << outputs;
       }
@@ -145,12 +143,10 @@ TEST_P(EveryShape, RowsDoNotKnowTheirBatch) {
 
 class EveryIsa : public ::testing::TestWithParam<Isa> {
  protected:
-  void SetUp() override {
-    if (!CpuSupports(GetParam())) GTEST_SKIP() << "not on this processor";
-  }
+  void SetUp() override {}
   ScopedFpMode mode_;
 };
-INSTANTIATE_TEST_SUITE_P(Matmul, EveryIsa, ::testing::ValuesIn(kIsas),
+INSTANTIATE_TEST_SUITE_P(Matmul, EveryIsa, ::testing::ValuesIn(SupportedIsas()),
                          [](const auto& p) { return std::string(IsaName(p.param)); });
 
 TEST_P(EveryIsa, GroupRangesWriteTheirOutputsOnly) {

@@ -8,20 +8,11 @@
 #include <cstdio>
 #include <limits>
 
+#include "kernels/isa_fixture.h"
 #include "kernels/moe_fixture.h"
 
 namespace cleave {
 namespace {
-
-constexpr Isa kIsas[] = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512};
-
-std::vector<Isa> Supported() {
-  std::vector<Isa> isas;
-  for (Isa isa : kIsas) {
-    if (CpuSupports(isa)) isas.push_back(isa);
-  }
-  return isas;
-}
 
 // n things dealt to ranks in contiguous, uneven shares, some of them empty.
 std::vector<UnitRange> Deal(uint32_t n, uint32_t ranks, std::mt19937& rng) {
@@ -116,7 +107,7 @@ class Moe : public ::testing::TestWithParam<DType> {
     const std::vector<int64_t> truth =
         all.Down(Isa::kScalar, front, alone, MoeWidth::kAllWide).totals;
     std::mt19937 rng(c.ffn + c.top_k);
-    for (Isa isa : Supported()) {
+    for (Isa isa : SupportedIsas()) {
       const MoeTotals one = all.Down(isa, front, layer.Plain(kTokens), MoeWidth::kAsItFits);
       EXPECT_EQ(one.totals, truth) << IsaName(isa);
       EXPECT_EQ(one.any_wide, c.outlier != 0) << IsaName(isa);
@@ -129,20 +120,21 @@ class Moe : public ::testing::TestWithParam<DType> {
 
   static void CheckSplits(const MoeLayer& layer, const MoeFront& front,
                           const std::vector<int64_t>& truth, bool outliers, std::mt19937& rng) {
+    const std::vector<Isa> isas = SupportedIsas();
     size_t mixed = 0;
     for (Split split : {Split::kExperts, Split::kColumns, Split::kBoth}) {
       for (uint32_t ranks = 2; ranks <= 9; ++ranks) {
-        std::vector<Reducer> sums(Supported().size(), Reducer(truth.size()));
+        std::vector<Reducer> sums(isas.size(), Reducer(truth.size()));
         for (const MoeShare& share : Shares(layer, split, ranks, rng)) {
           const MoeLayer::Rank rank(layer, share);
           for (size_t i = 0; i < sums.size(); ++i) {
-            sums[i].Add(rank.Down(Supported()[i], front, layer.Shuffled(kTokens, rng),
-                                  MoeWidth::kAsItFits));
+            sums[i].Add(
+                rank.Down(isas[i], front, layer.Shuffled(kTokens, rng), MoeWidth::kAsItFits));
           }
         }
         for (size_t i = 0; i < sums.size(); ++i) {
           EXPECT_EQ(sums[i].sum(), truth)
-              << IsaName(Supported()[i]) << " ranks " << ranks << " split " << int(split);
+              << IsaName(isas[i]) << " ranks " << ranks << " split " << int(split);
           mixed += sums[i].mixed();
         }
       }
@@ -175,7 +167,7 @@ TEST_P(Moe, FrontsAgreeInEveryBatchAndInstructionSet) {
   const std::vector<float> x = MakeActivations(kTokens, shape.hidden, 6);
   const MoeFront truth = layer.Front(Isa::kScalar, x, layer.Plain(kTokens));
   std::mt19937 rng(2);
-  for (Isa isa : Supported()) {
+  for (Isa isa : SupportedIsas()) {
     const MoeFront got = layer.Front(isa, x, layer.Shuffled(kTokens, rng));
     EXPECT_EQ(got.chosen, truth.chosen) << IsaName(isa);
     EXPECT_EQ(got.shift, truth.shift) << IsaName(isa);
@@ -229,7 +221,7 @@ TEST_P(Moe, ExpertsThatFitAloneMayNotFitTogether) {
   const MoeTotals truth = all.Down(Isa::kScalar, front, layer.Plain(1), MoeWidth::kAllWide);
   EXPECT_GT(truth.bound[0], 7.9 * kNarrowBound);
   EXPECT_GT(truth.totals[0], std::numeric_limits<int32_t>::max());
-  for (Isa isa : Supported()) {
+  for (Isa isa : SupportedIsas()) {
     const MoeTotals got = all.Down(isa, front, layer.Plain(1), MoeWidth::kAsItFits);
     EXPECT_FALSE(got.any_wide);
     EXPECT_EQ(got.totals, truth.totals) << IsaName(isa);
@@ -258,7 +250,7 @@ TEST_P(Moe, NaNGatesAndTinyGatesAreTheSameEverywhere) {
   EXPECT_EQ(
       std::count(truth.totals.begin() + shape.hidden, truth.totals.begin() + 2 * shape.hidden, 0),
       shape.hidden);
-  for (Isa isa : Supported()) {
+  for (Isa isa : SupportedIsas()) {
     EXPECT_EQ(all.Down(isa, front, layer.Plain(4), MoeWidth::kAsItFits).totals, truth.totals)
         << IsaName(isa);
   }

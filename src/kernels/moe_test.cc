@@ -11,13 +11,13 @@
 #include <numeric>
 #include <random>
 
+#include "kernels/isa_fixture.h"
 #include "kernels/matmul.h"
 #include "kernels/weight_fixture.h"
 
 namespace cleave {
 namespace {
 
-constexpr Isa kIsas[] = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512};
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
@@ -92,8 +92,7 @@ TEST_F(Router, InstructionSetsAndBatchesAgreeToTheBit) {
     for (GateRule rule : {GateRule::kSoftmaxOfChosen, GateRule::kSoftmaxOfAll}) {
       const RouterShape shape{experts, 6, rule};
       const Routes truth = Route(Isa::kScalar, shape, logits);
-      for (Isa isa : kIsas) {
-        if (!CpuSupports(isa)) continue;
+      for (Isa isa : SupportedIsas()) {
         const Routes got = Route(isa, shape, logits);
         EXPECT_EQ(got.chosen, truth.chosen) << IsaName(isa);
         EXPECT_TRUE(SameBits(got.gates, truth.gates)) << IsaName(isa);
@@ -121,8 +120,7 @@ TEST_F(Router, RenormalisedGatesAreTheSoftmaxOfTheChosen) {
 
 TEST_F(Router, NaNIsChosenLastAndARowWithoutAFiniteMaximumHasNaNGates) {
   const RouterShape shape{.experts = 4, .top_k = 2, .rule = GateRule::kSoftmaxOfAll};
-  for (Isa isa : kIsas) {
-    if (!CpuSupports(isa)) continue;
+  for (Isa isa : SupportedIsas()) {
     const Routes one = Route(isa, shape, {kNan, -200.0F, kNan, 1.0F});
     EXPECT_EQ(one.chosen, (std::vector<uint32_t>{3, 1}));
     EXPECT_EQ(one.gates, (std::vector<float>{1.0F, 0.0F}));

@@ -2,20 +2,10 @@
 
 #include <immintrin.h>
 
-#include "kernels/matmul_job.h"
+#include "kernels/prepare_driver.h"
 
 namespace cleave {
 namespace {
-
-constexpr float kLargest = 0x1.fffffep127F;
-
-void SetZero(const QuantiseJob& job, uint32_t b, float scale) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(job.q + 32 * static_cast<size_t>(b)),
-                      _mm256_setzero_si256());
-  job.scale[b] = scale;
-  job.sum[b] = 0;
-  job.half_sum[b] = 0;
-}
 
 float LargestLane(__m256 v) {
   __m128 m = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));

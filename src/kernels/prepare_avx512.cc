@@ -2,27 +2,15 @@
 
 #include <immintrin.h>
 
-#include "kernels/matmul_job.h"
+#include "kernels/prepare_driver.h"
 
 namespace cleave {
 namespace {
-
-constexpr float kLargest = 0x1.fffffep127F;
 
 struct Halves {
   __m512 low;
   __m512 high;
 };
-
-float NaN() { return __builtin_nanf(""); }
-
-void SetZero(const QuantiseJob& job, uint32_t b, float scale) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(job.q + 32 * static_cast<size_t>(b)),
-                      _mm256_setzero_si256());
-  job.scale[b] = scale;
-  job.sum[b] = 0;
-  job.half_sum[b] = 0;
-}
 
 void QuantiseBlock(const QuantiseJob& job, uint32_t b) {
   const float* x = job.x + 32 * static_cast<size_t>(b);
@@ -31,7 +19,7 @@ void QuantiseBlock(const QuantiseJob& job, uint32_t b) {
   const __m512 largest = _mm512_set1_ps(kLargest);
   const auto not_finite = static_cast<uint32_t>(_mm512_cmp_ps_mask(a.low, largest, _CMP_NLE_UQ) |
                                                 _mm512_cmp_ps_mask(a.high, largest, _CMP_NLE_UQ));
-  if (not_finite != 0) return SetZero(job, b, NaN());
+  if (not_finite != 0) return SetZero(job, b, __builtin_nanf(""));
   const float amax = _mm512_reduce_max_ps(_mm512_max_ps(a.low, a.high));
   if (amax < kSmallestAmax) return SetZero(job, b, 0.0F);
   const float d = amax / 127.0F;

@@ -97,17 +97,12 @@ void WalkChunk(Tile* t) {
 
 // Twelve rows of two dots each do not fit the registers.
 template <class Format>
-constexpr KernelTable kTable = {
-    {nullptr, WalkChunk<Format, 1>, WalkChunk<Format, 2>, WalkChunk<Format, 3>,
-     WalkChunk<Format, 4>, nullptr, WalkChunk<Format, 6>, nullptr, WalkChunk<Format, 8>, nullptr,
-     nullptr, nullptr, Format::kLayout.scales == 2 ? nullptr : WalkChunk<Format, 12>}};
-
-template <typename T>
-[[gnu::always_inline]] inline int32_t Load32(const T* p) {
-  int32_t v = 0;
-  __builtin_memcpy(&v, p, sizeof v);
-  return v;
-}
+struct Kernels {
+  static constexpr KernelTable kTable = {
+      {nullptr, WalkChunk<Format, 1>, WalkChunk<Format, 2>, WalkChunk<Format, 3>,
+       WalkChunk<Format, 4>, nullptr, WalkChunk<Format, 6>, nullptr, WalkChunk<Format, 8>, nullptr,
+       nullptr, nullptr, Format::kLayout.scales == 2 ? nullptr : WalkChunk<Format, 12>}};
+};
 
 }  // namespace
 }  // namespace cleave

@@ -51,6 +51,13 @@ struct Tile {
 
 using TileKernel = void (*)(Tile*);
 
+template <typename T>
+[[gnu::always_inline]] inline int32_t Load32(const T* p) {
+  int32_t v = 0;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+
 inline float PowerOf(int32_t shift) {
   const uint32_t bits = static_cast<uint32_t>(127 + shift) << 23U;
   float v = 0;
@@ -228,6 +235,44 @@ inline void RunJob(const MatmulJob& job, const TileShape& shape, const KernelTab
     }
   }
 }
+
+// Which formats an instruction set has: Int8<type> for quantised types, Float<type> for f32 and
+// f16, Bf16, and their kernels by rows, Kernels<Format>::kTable.
+template <template <DType> class Int8, template <DType> class Float, class Bf16,
+          template <class> class Kernels>
+struct Formats {
+  static void Run(const MatmulJob& job) {
+    switch (job.dtype) {
+      case DType::kF32:
+        return RunAs<Float<DType::kF32>>(job);
+      case DType::kF16:
+        return RunAs<Float<DType::kF16>>(job);
+      case DType::kBF16:
+        return RunAs<Bf16>(job);
+      case DType::kQ40:
+        return RunAs<Int8<DType::kQ40>>(job);
+      case DType::kQ41:
+        return RunAs<Int8<DType::kQ41>>(job);
+      case DType::kQ50:
+        return RunAs<Int8<DType::kQ50>>(job);
+      case DType::kQ51:
+        return RunAs<Int8<DType::kQ51>>(job);
+      case DType::kQ80:
+        return RunAs<Int8<DType::kQ80>>(job);
+      case DType::kQ4K:
+        return RunAs<Int8<DType::kQ4K>>(job);
+      case DType::kQ5K:
+        return RunAs<Int8<DType::kQ5K>>(job);
+      case DType::kQ6K:
+        return RunAs<Int8<DType::kQ6K>>(job);
+    }
+  }
+
+  template <class Format>
+  static void RunAs(const MatmulJob& job) {
+    RunJob(job, ShapeOf(Format::kLayout, Format::kTables), Kernels<Format>::kTable);
+  }
+};
 
 }  // namespace
 }  // namespace cleave

@@ -54,15 +54,7 @@ double Stretch(double frequency, uint32_t pair, const RopeScaling& scaling) {
 }  // namespace
 
 const VectorOpsTable& VectorOpsFor(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      return kVectorOpsScalar;
-    case Isa::kAvx2:
-      return kVectorOpsAvx2;
-    case Isa::kAvx512:
-      return kVectorOpsAvx512;
-  }
-  return kVectorOpsScalar;
+  return *OfIsa(isa, &kVectorOpsScalar, &kVectorOpsAvx2, &kVectorOpsAvx512);
 }
 
 int32_t RmsNorm(Isa isa, const float* x, const float* weight, uint32_t n, float eps, float* out) {

@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/isa_fixture.h"
 #include "kernels/math.h"
 #include "kernels/vector_ops_table.h"
 
@@ -18,14 +19,6 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr uint32_t kSizes[] = {0, 1, 2, 7, 15, 16, 17, 31, 33, 64, 100, 576, 1000};
-
-std::vector<Isa> VectorIsas() {
-  std::vector<Isa> isas;
-  for (Isa isa : {Isa::kAvx2, Isa::kAvx512}) {
-    if (CpuSupports(isa)) isas.push_back(isa);
-  }
-  return isas;
-}
 
 // Magnitudes from 2^-40 to 2^40, and special values among them when asked for.
 enum class Specials { kNone, kSome };
@@ -66,7 +59,7 @@ void ExpectAgreement(Fn fn) {
     for (uint32_t seed = 1; seed <= 20; ++seed) {
       const auto x = Values(n, seed, seed % 2 == 0 ? Specials::kNone : Specials::kSome);
       const auto truth = fn(Isa::kScalar, x);
-      for (Isa isa : VectorIsas()) {
+      for (Isa isa : SupportedIsas()) {
         ASSERT_TRUE(SameBits(fn(isa, x), truth)) << IsaName(isa) << " n=" << n << " seed=" << seed;
       }
     }
@@ -119,7 +112,7 @@ TEST(VectorOps, RopeAgrees) {
     const auto x = Values(5 * d, d, Specials::kSome);
     auto truth = x;
     ApplyRope(Isa::kScalar, truth.data(), 5, d, row.data());
-    for (Isa isa : VectorIsas()) {
+    for (Isa isa : SupportedIsas()) {
       auto got = x;
       ApplyRope(isa, got.data(), 5, d, row.data());
       EXPECT_TRUE(SameBits(got, truth)) << IsaName(isa) << " d=" << d;
@@ -138,7 +131,7 @@ TEST(VectorOps, QuantaAgree) {
       for (uint32_t i = 0; i < n; ++i) {
         EXPECT_EQ(truth[i], std::ldexp(static_cast<float>(totals[i]), -shift));
       }
-      for (Isa isa : VectorIsas()) {
+      for (Isa isa : SupportedIsas()) {
         std::vector<float> got(n);
         QuantaToFloat(isa, totals.data(), shift, n, got.data());
         EXPECT_TRUE(SameBits(got, truth)) << IsaName(isa) << " n=" << n;

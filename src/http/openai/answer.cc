@@ -35,14 +35,14 @@ Usage UsageCount::All() const {
   return {sum(prompt_tokens_), sum(completion_tokens_), sum(cached_tokens_)};
 }
 
-void WriteUsage(const Usage& usage, PromptDetails details, JsonWriter* json) {
-  json->BeginObject();
+void WriteUsage(const Usage& usage, const AnswerInput& input, JsonWriter* json) {
+  json->Key("usage").BeginObject();
   json->Key("prompt_tokens").Int(static_cast<int64_t>(usage.prompt_tokens));
   json->Key("total_tokens")
       .Int(static_cast<int64_t>(usage.prompt_tokens + usage.completion_tokens));
   json->Key("completion_tokens").Int(static_cast<int64_t>(usage.completion_tokens));
   json->Key("prompt_tokens_details");
-  if (details == PromptDetails::kShown) {
+  if (input.prompt_tokens_details) {
     json->BeginObject().Key("cached_tokens").Int(static_cast<int64_t>(usage.cached_tokens));
     json->EndObject();
   } else {

@@ -78,8 +78,8 @@ class UsageCount {
   std::vector<size_t> completion_tokens_;  // by choice
 };
 
-enum class PromptDetails { kShown, kHidden };
-void WriteUsage(const Usage& usage, PromptDetails details, JsonWriter* json);
+// "usage" of the open object.
+void WriteUsage(const Usage& usage, const AnswerInput& input, JsonWriter* json);
 
 // The value of finish_reason: "stop", "length", null.
 void WriteFinishReason(Ending ending, JsonWriter* json);

@@ -10,6 +10,7 @@
 #include "model/jinja/compare.h"
 #include "model/jinja/failure.h"
 #include "model/jinja/numbers.h"
+#include "model/jinja/quoted.h"
 #include "model/jinja/unicode.h"
 
 namespace cleave::jinja {
@@ -23,23 +24,11 @@ Value NumberFromJson(const Json& json) {
   return Value(json.get<double>());
 }
 
-void AppendEscaped(std::string& out, const CodePoint& c, std::string_view bytes, bool ascii) {
+void EscapeJson(std::string& out, const CodePoint& c, std::string_view bytes, bool ascii) {
   const auto unit = [&](uint32_t u) { out += fmt::format("\\u{:04x}", u); };
   switch (c.value) {
     case '"':
       out += "\\\"";
-      return;
-    case '\\':
-      out += "\\\\";
-      return;
-    case '\n':
-      out += "\\n";
-      return;
-    case '\r':
-      out += "\\r";
-      return;
-    case '\t':
-      out += "\\t";
       return;
     case '\b':
       out += "\\b";
@@ -93,18 +82,10 @@ class JsonWriter {
   }
 
   void WriteString(std::string_view text) {
-    constexpr size_t kStretchBytes = 4096;
-    std::string out = "\"";
-    for (size_t pos = 0; pos < text.size();) {
-      const CodePoint c = DecodeAt(text, pos);
-      AppendEscaped(out, c, text.substr(pos, c.size), style_.ensure_ascii);
-      pos += c.size;
-      if (out.size() < kStretchBytes) continue;
-      Put(out);
-      out.clear();
-    }
-    out += '"';
-    Put(out);
+    AppendQuoted(out_, text, '"', origin_,
+                 [this](std::string& out, const CodePoint& c, std::string_view bytes) {
+                   EscapeJson(out, c, bytes, style_.ensure_ascii);
+                 });
   }
 
   void NewLine() {

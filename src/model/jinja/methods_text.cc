@@ -125,33 +125,30 @@ std::vector<Value> SplitAtFromRight(Runtime& rt, const TextPtr& text, std::strin
   return parts;
 }
 
-Value Split(Runtime& rt, const Value& self, CallArguments call) {
-  const Arguments a("split", std::move(call), {"sep", "maxsplit"});
-  const Text* sep = a.TextOrNull(0);
-  const Int most = a.IntegerOr(1, -1);
-  rt.PassOver(Self(self)->view().size());
-  if (sep == nullptr) return ListOf(rt, SplitSpace(rt, Self(self), most));
-  if (sep->view().empty()) Fail("empty separator");
-  return ListOf(rt, SplitAt(rt, Self(self), sep->view(), most));
-}
+// The end of a text where a search begins.
+enum class Side { kFirst, kLast };
 
-Value RSplit(Runtime& rt, const Value& self, CallArguments call) {
-  const Arguments a("rsplit", std::move(call), {"sep", "maxsplit"});
+template <Side kSide>
+Value Split(Runtime& rt, const Value& self, CallArguments call) {
+  constexpr bool kForward = kSide == Side::kFirst;
+  const Arguments a(kForward ? "split" : "rsplit", std::move(call), {"sep", "maxsplit"});
   const Text* sep = a.TextOrNull(0);
   const Int most = a.IntegerOr(1, -1);
-  rt.PassOver(Self(self)->view().size());
-  if (sep == nullptr) return ListOf(rt, SplitSpaceFromRight(rt, Self(self), most));
+  const TextPtr& text = Self(self);
+  rt.PassOver(text->view().size());
+  if (sep == nullptr) {
+    return ListOf(rt, kForward ? SplitSpace(rt, text, most) : SplitSpaceFromRight(rt, text, most));
+  }
   if (sep->view().empty()) Fail("empty separator");
-  ChargeBackwardSearch(rt, Self(self)->view(), sep->view());
-  return ListOf(rt, SplitAtFromRight(rt, Self(self), sep->view(), most));
+  if (kForward) return ListOf(rt, SplitAt(rt, text, sep->view(), most));
+  ChargeBackwardSearch(rt, text->view(), sep->view());
+  return ListOf(rt, SplitAtFromRight(rt, text, sep->view(), most));
 }
 
 Value SplitLinesMethod(Runtime& rt, const Value& self, CallArguments call) {
   const Arguments a("splitlines", std::move(call), {"keepends"});
   return ListOf(rt, SplitLines(rt, Self(self), a.TruthOr(0, false)));
 }
-
-enum class Side { kFirst, kLast };
 
 template <Side kSide>
 Value Partition(Runtime& rt, const Value& self, CallArguments call) {
@@ -431,9 +428,9 @@ constexpr std::array<Method, 40> kTextMethods = {
      {"rindex", Find<Side::kLast, OnMissing::kFail>},
      {"rjust", Justify<'>'>},
      {"rpartition", Partition<Side::kLast>},
-     {"rsplit", RSplit},
+     {"rsplit", Split<Side::kLast>},
      {"rstrip", StripMethod<StripEnds::kRight>},
-     {"split", Split},
+     {"split", Split<Side::kFirst>},
      {"splitlines", SplitLinesMethod},
      {"startswith", StartsWith},
      {"strip", StripMethod<StripEnds::kBoth>},

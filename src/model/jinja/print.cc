@@ -6,28 +6,13 @@
 
 #include "model/jinja/failure.h"
 #include "model/jinja/numbers.h"
+#include "model/jinja/quoted.h"
 #include "model/jinja/unicode.h"
 
 namespace cleave::jinja {
 namespace {
 
-void AppendQuoted(std::string& out, const CodePoint& c, char quote) {
-  switch (c.value) {
-    case '\n':
-      out += "\\n";
-      return;
-    case '\r':
-      out += "\\r";
-      return;
-    case '\t':
-      out += "\\t";
-      return;
-    case '\\':
-      out += "\\\\";
-      return;
-    default:
-      break;
-  }
+void EscapeRepr(std::string& out, const CodePoint& c, char quote) {
   if (c.value == static_cast<unsigned char>(quote)) {
     out += '\\';
     out += quote;
@@ -73,24 +58,14 @@ class ReprWriter {
     if (markup) Put(")");
   }
 
-  // In stretches, so that text of unprintable characters meets the bound on bytes before it is
-  // spelt out.
   void WriteQuoted(std::string_view text) {
-    constexpr size_t kStretchBytes = 4096;
     const bool single = text.find('\'') == std::string_view::npos;
     const bool no_double = text.find('"') == std::string_view::npos;
     const char quote = single || !no_double ? '\'' : '"';
-    std::string out(1, quote);
-    for (size_t pos = 0; pos < text.size();) {
-      const CodePoint c = DecodeAt(text, pos);
-      AppendQuoted(out, c, quote);
-      pos += c.size;
-      if (out.size() < kStretchBytes) continue;
-      Put(out);
-      out.clear();
-    }
-    out += quote;
-    Put(out);
+    AppendQuoted(out_, text, quote, origin_,
+                 [quote](std::string& out, const CodePoint& c, std::string_view /*bytes*/) {
+                   EscapeRepr(out, c, quote);
+                 });
   }
 
   void WriteItems(const std::vector<Value>& items, std::string_view open, std::string_view close) {

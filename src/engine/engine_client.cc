@@ -1,4 +1,4 @@
-#include "http/engine_client.h"
+#include "engine/engine_client.h"
 
 #include <utility>
 
