@@ -88,8 +88,7 @@ class ThreadReplica final : public Executor {
 
 Result<std::unique_ptr<Executor>> MakeThreadReplica(const std::string& model, const ModelPlan& plan,
                                                     const Split& split) {
-  ASSIGN_OR_RETURN(auto checkpoint, OpenCheckpoint(model));
-  const ModelShape shape = ShapeOf(checkpoint->config());
+  const ModelShape& shape = plan.layout.shape;
   ASSIGN_OR_RETURN(const Layout layout, MakeLayout(shape, split, CostsByWork(shape)));
   const RankOptions& options = plan.executor;
   const uint64_t rows = uint64_t{options.max_batch_tokens} * shape.hidden_size * sizeof(float);

@@ -1,15 +1,18 @@
 #include "engine/inline_executor.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace cleave {
 
 Result<std::unique_ptr<InlineExecutor>> InlineExecutor::Create(
-    std::unique_ptr<Checkpoint> checkpoint, const RankOptions& options,
+    std::unique_ptr<Checkpoint> checkpoint, const RankOptions& options, const Layout& layout,
     const LoadProgress& progress) {
-  RETURN_IF_ERROR(checkpoint->config().Validate());
-  const ModelShape shape = ShapeOf(checkpoint->config());
-  ASSIGN_OR_RETURN(const Layout layout, MakeLayout(shape, Split(), CostsByWork(shape)));
+  if (layout.ranks.size() != 1) {
+    return InvalidArgument(
+        fmt::format("{} ranks in one process; {}", layout.ranks.size(), layout.split.ToString()));
+  }
   ASSIGN_OR_RETURN(auto runner, RankRunner::Create(std::move(checkpoint), options, layout, 0,
                                                    RankComm(), progress));
   auto executor = std::unique_ptr<InlineExecutor>(new InlineExecutor(std::move(runner)));

@@ -1,7 +1,7 @@
 #pragma once
 // InlineExecutor: a world of one rank, run on the engine's own thread and its pool.
 //
-// Owner: the engine. Fails at Create as RankRunner does.
+// Owner: the engine. Fails at Create as RankRunner does, and for a layout of more ranks.
 
 #include <memory>
 #include <vector>
@@ -15,6 +15,7 @@ class InlineExecutor final : public Executor {
  public:
   static Result<std::unique_ptr<InlineExecutor>> Create(std::unique_ptr<Checkpoint> checkpoint,
                                                         const RankOptions& options,
+                                                        const Layout& layout,
                                                         const LoadProgress& progress);
 
   [[nodiscard]] uint32_t max_batch_tokens() const override {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -25,14 +26,31 @@ DType DefaultKvType(DType weights) {
   return weights == DType::kF32 || weights == DType::kBF16 ? weights : DType::kF16;
 }
 
-uint64_t LoadedBytes(const Checkpoint& checkpoint, std::optional<DType> float_type) {
-  const DType stored = checkpoint.main_dtype();
-  if (!float_type || (IsQuantised(stored) && *float_type != DType::kF32)) {
-    return checkpoint.weight_bytes();
+// What every rank of every replica can hold on this host.
+Result<Sizing> SizeRanks(const ModelConfig& config, const ModelSettings& settings,
+                         const ModelPlan& plan) {
+  const RankOptions& options = plan.executor;
+  const uint64_t host_bytes = ReadHostMemory().total_bytes;
+  std::optional<Sizing> least;
+  for (const RankLayout& rank : plan.layout.ranks) {
+    const SizingInput input{.config = &config,
+                            .rank = &rank,
+                            .kv_shape = options.kv_shape,
+                            .weight_bytes = WeightBytesOf(plan.layout, rank, plan.bytes),
+                            .memory_bytes = host_bytes / settings.split.world_size(),
+                            .utilization = settings.memory_utilization,
+                            .kv_cache_memory_bytes = settings.kv_cache_memory_bytes,
+                            .max_model_len = settings.max_model_len,
+                            .max_num_seqs = settings.max_num_seqs,
+                            .max_num_batched_tokens = settings.max_num_batched_tokens};
+    auto sizing = ComputeSizing(input);
+    if (!sizing.ok()) {
+      const bool alone = settings.split.world_size() == 1;
+      return alone ? sizing.status() : sizing.status().Annotate(fmt::format("rank {}", rank.rank));
+    }
+    least = least ? Smallest(*least, *sizing) : *sizing;
   }
-  const DTypeInfo& info = InfoOf(stored);
-  const uint64_t elements = checkpoint.weight_bytes() / info.block_bytes * info.block_elements;
-  return elements * InfoOf(*float_type).block_bytes;
+  return *least;
 }
 
 }  // namespace
@@ -58,7 +76,10 @@ Result<ModelPlan> PlanModel(const Checkpoint& checkpoint, const ModelSettings& s
                       .head_dim = config.head_dim,
                       .block_tokens = block};
   ASSIGN_OR_RETURN(options.isa, ChooseIsa());
-  options.threads = settings.threads == 0 ? UsableCoreCount() : settings.threads;
+  options.threads = settings.threads;
+  if (options.threads == 0) {
+    options.threads = std::max(1U, UsableCoreCount() / settings.split.world_size());
+  }
   options.max_batch_tokens = settings.max_num_batched_tokens;
   options.max_sequences = settings.max_num_seqs;
   if (settings.max_model_len && *settings.max_model_len > config.max_position) {
@@ -66,16 +87,10 @@ Result<ModelPlan> PlanModel(const Checkpoint& checkpoint, const ModelSettings& s
         "--max-model-len {}: the model was made for {} positions; give at most that, or auto",
         *settings.max_model_len, config.max_position));
   }
-  const SizingInput sizing{.config = &config,
-                           .kv_shape = options.kv_shape,
-                           .weight_bytes = LoadedBytes(checkpoint, options.float_type),
-                           .memory_bytes = ReadHostMemory().total_bytes,
-                           .utilization = settings.memory_utilization,
-                           .kv_cache_memory_bytes = settings.kv_cache_memory_bytes,
-                           .max_model_len = settings.max_model_len,
-                           .max_num_seqs = settings.max_num_seqs,
-                           .max_num_batched_tokens = settings.max_num_batched_tokens};
-  ASSIGN_OR_RETURN(plan.sizing, ComputeSizing(sizing));
+  const ModelShape shape = ShapeOf(config);
+  ASSIGN_OR_RETURN(plan.layout, MakeLayout(shape, settings.split, CostsByWork(shape)));
+  ASSIGN_OR_RETURN(plan.bytes, BytesOf(checkpoint, options.float_type));
+  ASSIGN_OR_RETURN(plan.sizing, SizeRanks(config, settings, plan));
   options.max_positions = plan.sizing.max_model_len;
   options.num_blocks = plan.sizing.num_blocks;
   return plan;
@@ -84,7 +99,7 @@ Result<ModelPlan> PlanModel(const Checkpoint& checkpoint, const ModelSettings& s
 Result<std::unique_ptr<InlineExecutor>> LoadModel(std::unique_ptr<Checkpoint> checkpoint,
                                                   const ModelPlan& plan,
                                                   const LoadProgress& progress) {
-  return InlineExecutor::Create(std::move(checkpoint), plan.executor, progress);
+  return InlineExecutor::Create(std::move(checkpoint), plan.executor, plan.layout, progress);
 }
 
 Status SmokeForward(Executor* executor) {

@@ -1,12 +1,12 @@
 #pragma once
-// From flags to a running executor: types, sizes and threads of one rank, chosen once.
+// From flags to a running executor: the cut, and types, sizes and threads of a rank, chosen once.
 //
 //   ASSIGN_OR_RETURN(auto checkpoint, OpenCheckpoint(path));
 //   ASSIGN_OR_RETURN(ModelPlan plan, PlanModel(*checkpoint, settings));    // nothing loaded yet
 //   ASSIGN_OR_RETURN(auto executor, LoadModel(std::move(checkpoint), plan, progress));
 //
-// Main thread. Fails with kInvalidArgument (a flag's value) or kResourceExhausted (what does not
-// fit), before anything is loaded.
+// Main thread. Fails with kInvalidArgument (a flag's value, a cut that can not be) or
+// kResourceExhausted (what does not fit), before anything is loaded.
 
 #include <memory>
 #include <optional>
@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "engine/inline_executor.h"
+#include "engine/model_bytes.h"
 #include "engine/sizing.h"
 
 namespace cleave {
@@ -27,16 +28,20 @@ struct ModelSettings {
   uint32_t max_num_batched_tokens = 512;
   double memory_utilization = 0.92;
   std::optional<uint64_t> kv_cache_memory_bytes;
-  uint32_t threads = 0;  // 0 = one per usable core
+  uint32_t threads = 0;  // of a rank; 0 = the usable cores, shared out
+  Split split;
 };
 
 struct ModelPlan {
-  RankOptions executor;
-  Sizing sizing;
+  RankOptions executor;  // of every rank; cpus are the launcher's to fill in
+  Layout layout;
+  ModelBytes bytes;
+  Sizing sizing;  // what all ranks can hold
 };
 
 Result<ModelPlan> PlanModel(const Checkpoint& checkpoint, const ModelSettings& settings);
 
+// A plan without a cut, in this process.
 Result<std::unique_ptr<InlineExecutor>> LoadModel(std::unique_ptr<Checkpoint> checkpoint,
                                                   const ModelPlan& plan,
                                                   const LoadProgress& progress);

@@ -17,12 +17,13 @@ double Gib(uint64_t bytes) { return static_cast<double>(bytes) / kGib; }
 // Buffers of the decoder for a full batch, a row of logits per running sequence.
 uint64_t RuntimeBytes(const SizingInput& in) {
   const ModelConfig& c = *in.config;
-  const uint64_t q_size = static_cast<uint64_t>(c.num_heads) * c.head_dim;
-  const uint64_t kv_size = static_cast<uint64_t>(c.num_kv_heads) * c.head_dim;
-  const uint64_t widest = std::max<uint64_t>({c.hidden_size, q_size, c.ffn_size});
+  const uint64_t q_size = static_cast<uint64_t>(in.rank->q_heads.size()) * c.head_dim;
+  const uint64_t kv_size = static_cast<uint64_t>(in.rank->kv_heads.size()) * c.head_dim;
+  const uint64_t ffn_size = in.rank->ffn_columns.size();
+  const uint64_t widest = std::max<uint64_t>({c.hidden_size, q_size, ffn_size});
   const uint64_t rotary = (c.post_norms ? 2ULL : 1ULL) * c.head_dim;  // local and global layers
   const uint64_t row_floats =
-      5ULL * c.hidden_size + rotary + 2 * q_size + 2 * kv_size + 2ULL * c.ffn_size + 2 * widest;
+      5ULL * c.hidden_size + rotary + 2 * q_size + 2 * kv_size + 2 * ffn_size + 2 * widest;
   return in.max_num_batched_tokens * row_floats * sizeof(float) +
          static_cast<uint64_t>(in.max_num_seqs) * c.vocab_size * sizeof(float);
 }
@@ -51,7 +52,8 @@ std::string Sizing::Account(uint32_t block_tokens) const {
 
 Result<Sizing> ComputeSizing(const SizingInput& in) {
   const ModelConfig& c = *in.config;
-  const uint64_t block_bytes = KvCache::BlockBytes(in.kv_shape, c.num_layers(), c.num_kv_heads);
+  const uint64_t block_bytes =
+      KvCache::BlockBytes(in.kv_shape, in.rank->layers.size(), in.rank->kv_heads.size());
   const uint32_t block_tokens = in.kv_shape.block_tokens;
   Sizing s;
   s.weight_bytes = in.weight_bytes;
@@ -100,6 +102,12 @@ Result<Sizing> ComputeSizing(const SizingInput& in) {
   s.num_blocks = static_cast<uint32_t>(std::min<uint64_t>(blocks, INT32_MAX));
   s.kv_bytes = s.num_blocks * block_bytes;
   return s;
+}
+
+Sizing Smallest(const Sizing& a, const Sizing& b) {
+  Sizing least = b.num_blocks < a.num_blocks ? b : a;
+  least.max_model_len = std::min(a.max_model_len, b.max_model_len);
+  return least;
 }
 
 }  // namespace cleave

@@ -15,17 +15,19 @@
 #include "base/status.h"
 #include "kernels/attention.h"
 #include "model/config.h"
+#include "split/layout.h"
 
 namespace cleave {
 
 struct SizingInput {
   const ModelConfig* config = nullptr;
-  KvShape kv_shape;  // head_dim filled in
+  const RankLayout* rank = nullptr;  // what it holds of the model
+  KvShape kv_shape;                  // head_dim filled in
   uint64_t weight_bytes = 0;
   uint64_t memory_bytes = 0;  // this rank's share of the host
   double utilization = 0.92;
-  std::optional<uint64_t> kv_cache_memory_bytes;
-  std::optional<uint32_t> max_model_len;  // nothing = what fits
+  std::optional<uint64_t> kv_cache_memory_bytes;  // of this rank
+  std::optional<uint32_t> max_model_len;          // nothing = what fits
   uint32_t max_num_seqs = 64;
   uint32_t max_num_batched_tokens = 512;
 };
@@ -43,5 +45,9 @@ struct Sizing {
 };
 
 Result<Sizing> ComputeSizing(const SizingInput& input);
+
+// What all ranks of a replica can hold: the fewest blocks, the shortest context; the bytes are
+// those of the rank that sets them.
+Sizing Smallest(const Sizing& a, const Sizing& b);
 
 }  // namespace cleave

@@ -24,7 +24,12 @@ ModelConfig Config() {
 class SizingTest : public testing::Test {
  protected:
   SizingTest() {
+    rank.layers = {0, 2};
+    rank.q_heads = {0, 4};
+    rank.kv_heads = {0, 2};
+    rank.ffn_columns = {0, 128};
     in.config = &config;
+    in.rank = &rank;
     in.kv_shape = {.dtype = DType::kF16, .head_dim = 16, .block_tokens = 16};
     in.weight_bytes = 1 << 20;
     in.memory_bytes = 1ULL << 30;
@@ -34,6 +39,7 @@ class SizingTest : public testing::Test {
   // 2 layers, 2 heads, keys and values of 16 tokens × 16 × 2 bytes.
   static constexpr uint64_t kBlockBytes = 2 * 2 * 2 * 16 * 16 * 2;
   ModelConfig config = Config();
+  RankLayout rank;
   SizingInput in;
 };
 
@@ -61,6 +67,19 @@ TEST_F(SizingTest, TakesExactlyWhatIsDeclared) {
   ASSERT_TRUE(s.ok());
   EXPECT_EQ(s->num_blocks, 10U);
   EXPECT_EQ(s->max_model_len, 160U);  // auto: what fits
+}
+
+TEST_F(SizingTest, ARankPaysForWhatItHolds) {
+  in.kv_cache_memory_bytes = 10 * kBlockBytes;
+  rank.kv_heads = {1, 2};
+  const auto half = ComputeSizing(in);
+  rank.layers = {1, 2};
+  const auto quarter = ComputeSizing(in);
+  ASSERT_TRUE(half.ok() && quarter.ok());
+  EXPECT_EQ(half->num_blocks, 20U);
+  EXPECT_EQ(quarter->num_blocks, 40U);
+  EXPECT_EQ(Smallest(*quarter, *half).num_blocks, 20U);
+  EXPECT_EQ(Smallest(*half, *quarter).max_model_len, 320U);
 }
 
 TEST_F(SizingTest, RefusesWithNumbersAndTheFlagThatHelps) {

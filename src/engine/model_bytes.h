@@ -1,0 +1,15 @@
+#pragma once
+// What a checkpoint's weights take in memory, in the parts that a cut shares out. Reads no weight.
+// Any thread. Fails as Checkpoint::Weight.
+
+#include <optional>
+
+#include "model/checkpoint.h"
+#include "split/layout_report.h"
+
+namespace cleave {
+
+// `float_type`: unquantised matrices are rounded to it; kF32 takes quantised ones too.
+Result<ModelBytes> BytesOf(const Checkpoint& checkpoint, std::optional<DType> float_type);
+
+}  // namespace cleave
