@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "split/traffic.h"
@@ -27,10 +28,42 @@ struct alignas(64) RankLine {
   std::atomic<uint32_t> waits_for{0};  // rank of the replica
   std::atomic<uint64_t> call{0};       // number of the operation in its group
   std::atomic<uint64_t> since_ns{0};   // steady clock, when the phase began
+
+  // The owner's: one sign of life; a change of phase, which is one too.
+  void Beat() { beat.store(beat.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+  void Enter(RankPhase to, uint64_t now_ns) {
+    phase.store(static_cast<uint32_t>(to), std::memory_order_release);
+    since_ns.store(now_ns, std::memory_order_relaxed);
+    Beat();
+  }
 };
 static_assert(sizeof(RankLine) == 64);
 
+// Nanoseconds of the steady clock, which all processes of a host share.
+uint64_t SteadyNanos();
+
 // "rank 1 (pp 0, tp 1, cp 0) waits in tp all_reduce, call 381, for rank 0, since 4.2 s".
 std::string DescribeRank(const RankLine& line, uint32_t rank, const Split& split, uint64_t now_ns);
+
+// Whom a wait of `waiter` for `first` is charged to: the end of the chain of waiting ranks. A chain
+// that comes back holds somebody who has not noticed that his wait is over: the one behind in calls
+// of the same axis, else the one where it closes; never `waiter` itself.
+uint32_t BlamedRank(std::span<const RankLine> board, uint32_t waiter, uint32_t first);
+
+// How long the blamed rank of one wait has given no sign of life, as seen by one observer.
+class Silence {
+ public:
+  // Looks again, `elapsed_ns` after the last look. An observer who was itself kept from running for
+  // long cannot tell: of each gap at most `at_most_ns` counts.
+  void Look(std::span<const RankLine> board, uint32_t waiter, uint32_t first, uint64_t elapsed_ns,
+            uint64_t at_most_ns);
+  [[nodiscard]] uint32_t blamed() const { return blamed_; }
+  [[nodiscard]] uint64_t silent_ns() const { return silent_ns_; }
+
+ private:
+  uint32_t blamed_ = UINT32_MAX;
+  uint64_t beat_ = 0;
+  uint64_t silent_ns_ = 0;
+};
 
 }  // namespace cleave

@@ -54,7 +54,7 @@ void LoadWeights(DType dtype, const RecordLayout& layout, const std::byte* recor
       LoadPlain(dtype, record, lane, w->value[lane].data());
       continue;
     }
-    const WeightBlock block = LoadBlock(layout, record, lane);
+    const QuantBlock block = LoadBlock(layout, record, lane);
     for (size_t i = 0; i < 32; ++i) {
       w->q[lane][i] = static_cast<int32_t>(block.codes[i]) - static_cast<int32_t>(layout.zero);
     }

@@ -28,7 +28,7 @@ uint64_t ReachOf(const KPlan& plan) {
 
 // Σ value² over elements [lo, hi), never below the true sum: exact integer sums of codes, then a
 // few operations in double whose error the last term covers.
-double SquaredNorm(const RecordLayout& layout, const WeightBlock& w, const KBlock& b) {
+double SquaredNorm(const RecordLayout& layout, const QuantBlock& w, const KBlock& b) {
   double total = 0;
   for (uint32_t half = 0; half < 2; ++half) {
     const uint32_t begin = std::max<uint32_t>(b.lo, 16 * half);
@@ -145,7 +145,7 @@ double PackedMatrix::PackRow(const RecordLayout& layout, const std::byte* row, u
   std::byte* record = stream;
   for (const KBlock& b : plan_.blocks) {
     if (layout.scales > 0) {
-      const WeightBlock w = ReadSourceBlock(dtype_, row, b.window);
+      const QuantBlock w = ReadQuantBlock(dtype_, row, b.window);
       StoreBlock(layout, w, lane, record);
       squares += SquaredNorm(layout, w, b);
     } else {
@@ -171,12 +171,7 @@ void PackedMatrix::UnpackRow(uint32_t row, float* out) const {
   for (const KBlock& b : plan_.blocks) {
     std::array<float, 32> w;
     if (layout.scales > 0) {
-      const WeightBlock block = LoadBlock(layout, record, lane);
-      for (uint32_t i = 0; i < 32; ++i) {
-        const int code = static_cast<int>(block.codes[i]) - static_cast<int>(layout.zero);
-        const float product = static_cast<float>(code) * block.scale[i / 16];
-        w[i] = layout.has_min ? product + block.min : product;
-      }
+      Dequantise(dtype_, LoadBlock(layout, record, lane), w.data());
     } else {
       LoadPlain(dtype_, record, lane, w.data());
     }

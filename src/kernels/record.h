@@ -46,11 +46,12 @@ struct RecordLayout {
   bool pairs = false;  // bf16: elements 2j and 2j + 1 of a lane side by side
 };
 
-constexpr RecordLayout QuantLayout(uint32_t bits, uint32_t zero, uint32_t scales,
-                                   uint32_t scale_bytes, bool has_min) {
+constexpr RecordLayout QuantLayout(DType dtype, uint32_t bits, uint32_t scales,
+                                   uint32_t scale_bytes) {
+  const bool has_min = HasMin(dtype);
   RecordLayout r;
   r.code_bits = bits;
-  r.zero = zero;
+  r.zero = ZeroCode(dtype);
   r.scales = scales;
   r.half_scales = scale_bytes == 2;
   r.has_min = has_min;
@@ -80,21 +81,19 @@ constexpr RecordLayout LayoutOf(DType dtype) {
       return r;
     }
     case DType::kQ40:
-      return QuantLayout(4, 8, 1, 2, false);
     case DType::kQ41:
-      return QuantLayout(4, 0, 1, 2, true);
+      return QuantLayout(dtype, 4, 1, 2);
     case DType::kQ50:
-      return QuantLayout(5, 16, 1, 2, false);
     case DType::kQ51:
-      return QuantLayout(5, 0, 1, 2, true);
+      return QuantLayout(dtype, 5, 1, 2);
     case DType::kQ80:
-      return QuantLayout(8, 128, 1, 2, false);
+      return QuantLayout(dtype, 8, 1, 2);
     case DType::kQ4K:
-      return QuantLayout(4, 0, 1, 4, true);
+      return QuantLayout(dtype, 4, 1, 4);
     case DType::kQ5K:
-      return QuantLayout(5, 0, 1, 4, true);
+      return QuantLayout(dtype, 5, 1, 4);
     case DType::kQ6K:
-      return QuantLayout(6, 32, 2, 4, false);
+      return QuantLayout(dtype, 6, 2, 4);
   }
   return {};
 }

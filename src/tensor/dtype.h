@@ -32,6 +32,17 @@ const DTypeInfo& InfoOf(DType dtype);
 inline std::string_view NameOf(DType dtype) { return InfoOf(dtype).name; }
 inline bool IsQuantised(DType dtype) { return InfoOf(dtype).block_elements > 1; }
 
+// Of quantised types: the code that stands for zero, and whether a minimum is added.
+constexpr bool HasMin(DType dtype) {
+  return dtype == DType::kQ41 || dtype == DType::kQ51 || dtype == DType::kQ4K ||
+         dtype == DType::kQ5K;
+}
+constexpr uint32_t ZeroCode(DType dtype) {
+  if (HasMin(dtype)) return 0;
+  if (dtype == DType::kQ80) return 128;
+  return dtype == DType::kQ40 ? 8 : dtype == DType::kQ50 ? 16 : 32;
+}
+
 // Bytes of a row of `elements`; nothing when the row is not whole blocks or would not fit 64 bits.
 std::optional<uint64_t> RowBytes(DType dtype, uint64_t elements);
 
