@@ -23,8 +23,8 @@ RankComm CommOf(World* world, const Split& split) {
 
 class ThreadReplica final : public Executor {
  public:
-  ThreadReplica(SharedMemory segment, SharedMemory plans, uint32_t ranks)
-      : segment_(std::move(segment)), plans_(std::move(plans)), statuses_(ranks) {}
+  ThreadReplica(SharedMemory segment, uint32_t ranks)
+      : segment_(std::move(segment)), statuses_(ranks) {}
 
   ~ThreadReplica() override {
     auto board = WorldBoard::Open(segment_, 1);
@@ -47,7 +47,7 @@ class ThreadReplica final : public Executor {
     ASSIGN_OR_RETURN(auto runner,
                      RankRunner::Create(std::move(checkpoint), plan.executor, layout, 0,
                                         CommOf(world_.get(), layout.split), nullptr));
-    ASSIGN_OR_RETURN(BroadcastRing ring, OpenRing(-1, world_.get()));
+    ASSIGN_OR_RETURN(BroadcastRing ring, world_->OpenPlanRing());
     leader_ = std::make_unique<SplitExecutor>(std::move(runner), std::move(ring), &world_->line());
     return OkStatus();
   }
@@ -60,24 +60,19 @@ class ThreadReplica final : public Executor {
   Status Collect(const RowSink& sink) override { return leader_->Collect(sink); }
 
  private:
-  Result<BroadcastRing> OpenRing(int32_t reader, World* world) {
-    return BroadcastRing::Open(plans_, reader, kDeadlineMs, [world] { return world->ended(); });
-  }
-
   Status Follow(const std::string& model, const ModelPlan& plan, const Layout& layout,
                 uint32_t rank) {
     ASSIGN_OR_RETURN(auto checkpoint, OpenCheckpoint(model));
     ASSIGN_OR_RETURN(World world, World::Join(segment_, rank, 1));
     ASSIGN_OR_RETURN(auto runner, RankRunner::Create(std::move(checkpoint), plan.executor, layout,
                                                      rank, CommOf(&world, layout.split), nullptr));
-    ASSIGN_OR_RETURN(BroadcastRing ring, OpenRing(static_cast<int32_t>(rank) - 1, &world));
+    ASSIGN_OR_RETURN(BroadcastRing ring, world.OpenPlanRing());
     const Status status = FollowPlans(runner.get(), &ring, &world.line());
     if (status.code() != StatusCode::kUnavailable) world.End(status.ToString());
     return status;
   }
 
   SharedMemory segment_;
-  SharedMemory plans_;
   std::vector<Status> statuses_;  // by rank
   std::vector<std::thread> threads_;
   std::unique_ptr<World> world_;
@@ -96,17 +91,13 @@ Result<std::unique_ptr<Executor>> MakeThreadReplica(const std::string& model, co
   world.split = split;
   world.deadline_ms = kDeadlineMs;
   world.channel_bytes = std::bit_ceil(2 * split.pp * (rows + 4096));
-  ASSIGN_OR_RETURN(SharedMemory segment, World::Allocate(world, SharedMemoryKind::kThreads));
-  const auto readers = static_cast<uint32_t>(layout.ranks.size() - 1);
   const uint64_t plan_bytes =
       MaxPlanBytes(options.max_batch_tokens, options.max_sequences,
                    options.max_positions / options.kv_shape.block_tokens + 1);
-  const uint64_t ring_bytes = std::bit_ceil((split.pp + 2) * (plan_bytes + 64));
-  ASSIGN_OR_RETURN(SharedMemory plans,
-                   SharedMemory::Create(SharedMemoryKind::kThreads,
-                                        BroadcastRing::SizeFor(readers, ring_bytes)));
-  BroadcastRing::Format(plans, readers, ring_bytes);
-  auto replica = std::make_unique<ThreadReplica>(std::move(segment), std::move(plans), readers + 1);
+  world.plan_ring_bytes = (split.pp + 2) * (plan_bytes + 64);
+  ASSIGN_OR_RETURN(SharedMemory segment, World::Allocate(world, SharedMemoryKind::kThreads));
+  auto replica = std::make_unique<ThreadReplica>(std::move(segment),
+                                                 static_cast<uint32_t>(layout.ranks.size()));
   RETURN_IF_ERROR(replica->Start(model, plan, layout));
   return std::unique_ptr<Executor>(std::move(replica));
 }

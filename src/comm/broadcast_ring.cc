@@ -15,8 +15,7 @@ namespace cleave {
 namespace {
 
 constexpr uint64_t kMagic = 0x676e697276746c63;  // "cltvring"
-constexpr uint32_t kMaxRing = 1U << 30U;
-constexpr uint32_t kPadding = 8;  // messages start at multiples of it
+constexpr uint32_t kPadding = 8;                 // messages start at multiples of it
 // A reader looks at the flag, then yields between looks, then sleeps: between two steps of a busy
 // engine lie tens of microseconds.
 constexpr auto kSpin = std::chrono::microseconds(50);
@@ -42,8 +41,8 @@ uint64_t BroadcastRing::SizeFor(uint32_t readers, uint64_t ring_bytes) {
   return sizeof(Header) + readers * sizeof(ReaderLine) + ring_bytes;
 }
 
-void BroadcastRing::Format(const SharedMemory& memory, uint32_t readers, uint64_t ring_bytes) {
-  CLEAVE_CHECK(std::has_single_bit(ring_bytes) && ring_bytes <= kMaxRing);
+void BroadcastRing::Format(std::span<std::byte> memory, uint32_t readers, uint64_t ring_bytes) {
+  CLEAVE_CHECK(std::has_single_bit(ring_bytes) && ring_bytes <= kMaxRingBytes);
   CLEAVE_CHECK(memory.size() == SizeFor(readers, ring_bytes));
   auto* header = reinterpret_cast<Header*>(memory.data());
   header->magic = kMagic;
@@ -51,7 +50,7 @@ void BroadcastRing::Format(const SharedMemory& memory, uint32_t readers, uint64_
   header->readers = readers;
 }
 
-Result<BroadcastRing> BroadcastRing::Open(const SharedMemory& memory, int32_t reader,
+Result<BroadcastRing> BroadcastRing::Open(std::span<std::byte> memory, int32_t reader,
                                           uint32_t deadline_ms, Ended ended) {
   auto* header = reinterpret_cast<Header*>(memory.data());
   if (memory.size() < sizeof(Header) || header->magic != kMagic) {
@@ -61,7 +60,7 @@ Result<BroadcastRing> BroadcastRing::Open(const SharedMemory& memory, int32_t re
   ring.header_ = header;
   ring.ring_bytes_ = header->ring_bytes;
   ring.readers_ = header->readers;
-  if (!std::has_single_bit(ring.ring_bytes_) || ring.ring_bytes_ > kMaxRing ||
+  if (!std::has_single_bit(ring.ring_bytes_) || ring.ring_bytes_ > kMaxRingBytes ||
       memory.size() != SizeFor(ring.readers_, ring.ring_bytes_)) {
     return DataLoss(fmt::format("a ring of plans of {} bytes for {} readers in {} bytes",
                                 ring.ring_bytes_, ring.readers_, memory.size()));

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "base/status.h"
-#include "comm/shared_memory.h"
 
 namespace cleave {
 
@@ -24,10 +23,12 @@ class BroadcastRing {
   using Ended = std::function<bool()>;
 
   static uint64_t SizeFor(uint32_t readers, uint64_t ring_bytes);
-  // Formats fresh memory of SizeFor bytes. ring_bytes: a power of two, at most 2^30.
-  static void Format(const SharedMemory& memory, uint32_t readers, uint64_t ring_bytes);
+  // Formats zeroed memory of SizeFor bytes, at a cache line. ring_bytes: a power of two, at most
+  // kMaxRingBytes.
+  static constexpr uint64_t kMaxRingBytes = uint64_t{1} << 30U;
+  static void Format(std::span<std::byte> memory, uint32_t readers, uint64_t ring_bytes);
   // `reader`: which one this side is; the writer gives -1.
-  static Result<BroadcastRing> Open(const SharedMemory& memory, int32_t reader,
+  static Result<BroadcastRing> Open(std::span<std::byte> memory, int32_t reader,
                                     uint32_t deadline_ms, Ended ended);
 
   Status Write(std::span<const std::byte> message);

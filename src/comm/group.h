@@ -42,7 +42,8 @@ class Group {
   // out[row][column] = float(Σ over members) · 2^-shift[row], on every member. The sum is exact, so
   // neither its order nor the algorithm shows. out: [rows][out_stride].
   virtual Status AllReduce(const IntegerRows& mine, float* out, size_t out_stride) = 0;
-  // Member i's sizes[i] bytes, one after another, on every member; sizes are known to all.
+  // Member i's sizes[i] bytes, one after another, on every member that gives `out`; sizes are known
+  // to all.
   virtual Status AllGather(std::span<const std::byte> mine, std::span<const uint64_t> sizes,
                            std::byte* out) = 0;
   // send holds send_sizes[i] bytes for member i, one after another; likewise what is received.

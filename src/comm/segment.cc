@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "comm/broadcast_ring.h"
 #include "comm/row_codec.h"
 #include "split/layout.h"
 
@@ -113,6 +114,12 @@ Result<SegmentPlan> PlanSegment(const WorldOptions& options) {
   plan.identity_offset = plan.board_offset + plan.ranks * sizeof(RankLine);
   uint64_t end = RoundUp<uint64_t>(plan.identity_offset + plan.ranks * sizeof(RankIdentity), kPage);
   plan.groups = PlaceGroups(plan.options, plan.ranks, &end);
+  if (options.plan_ring_bytes > 0 && plan.ranks > 1) {
+    plan.options.plan_ring_bytes = std::bit_ceil(options.plan_ring_bytes);
+    plan.plan_ring_offset = end;
+    plan.plan_ring_size = BroadcastRing::SizeFor(plan.ranks - 1, plan.options.plan_ring_bytes);
+    end += RoundUp<uint64_t>(plan.plan_ring_size, kPage);
+  }
   if (end > kMaxSegmentBytes) {
     return InvalidArgument(
         fmt::format("groups of {} would take {} bytes of address space, at most {} are given: "

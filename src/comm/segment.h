@@ -3,6 +3,7 @@
 //
 //   header | one RankLine a rank | one RankIdentity a rank | groups, each at a page:
 //     one MemberLine a member | two slots of room_bytes a member | one channel an ordered pair
+//   the ring of plans (comm/broadcast_ring.h), at a page, when there is one
 //
 // A pure function of WorldOptions, computed alike by all who map it. Any thread.
 
@@ -25,6 +26,7 @@ struct WorldOptions {
   uint32_t deadline_ms = 3000;          // without a sign of life from whom is waited for
   uint64_t room_bytes = 512 << 10;      // of one slot; larger messages go in chunks
   uint64_t channel_bytes = 1 << 20;     // of one point-to-point channel; rounded up to 2^k
+  uint64_t plan_ring_bytes = 0;         // of the leader's plans, rounded up to 2^k; 0: none
   uint64_t one_shot_max_bytes = 16384;  // see split/traffic.h; comm/crossover.h measures it
 };
 
@@ -69,6 +71,7 @@ struct SegmentHeader {
   uint64_t size;
   uint64_t room_bytes;
   uint64_t channel_bytes;
+  uint64_t plan_ring_bytes;
   uint64_t one_shot_max_bytes;
   std::array<uint32_t, 5> cut;  // pp, tp, ep, cp, dcp
 
@@ -100,6 +103,8 @@ struct SegmentPlan {
   uint32_t ranks = 0;
   uint64_t board_offset = 0;
   uint64_t identity_offset = 0;
+  uint64_t plan_ring_offset = 0;  // 0: none
+  uint64_t plan_ring_size = 0;    // with its lines
   std::vector<GroupPlace> groups;
   uint64_t size = 0;
 };

@@ -8,6 +8,8 @@
 
 #include "base/checked.h"
 
+#include "comm/broadcast_ring.h"
+
 namespace cleave {
 namespace {
 
@@ -49,8 +51,13 @@ void SegmentView::Format(const SegmentPlan& plan, const SharedMemory& memory) {
   header->size = plan.size;
   header->room_bytes = plan.options.room_bytes;
   header->channel_bytes = plan.options.channel_bytes;
+  header->plan_ring_bytes = plan.options.plan_ring_bytes;
   header->one_shot_max_bytes = plan.options.one_shot_max_bytes;
   header->cut = CutOf(plan.options.split);
+  if (plan.plan_ring_offset > 0) {
+    BroadcastRing::Format({memory.data() + plan.plan_ring_offset, plan.plan_ring_size},
+                          plan.ranks - 1, plan.options.plan_ring_bytes);
+  }
   header->magic = kSegmentMagic;
 }
 
@@ -77,6 +84,7 @@ Result<SegmentView> SegmentView::Open(const SharedMemory& memory, uint64_t epoch
   options.deadline_ms = header->deadline_ms;
   options.room_bytes = header->room_bytes;
   options.channel_bytes = header->channel_bytes;
+  options.plan_ring_bytes = header->plan_ring_bytes;
   options.one_shot_max_bytes = header->one_shot_max_bytes;
   Result<SegmentPlan> plan = PlanSegment(options);
   if (!plan.ok()) return NotASegment(memory, plan.status().message());

@@ -90,6 +90,15 @@ Group* World::dcp() {
   return shared != nullptr ? static_cast<Group*>(shared) : &state_->self;
 }
 
+Result<BroadcastRing> World::OpenPlanRing() {
+  SegmentView& view = state_->seat.view();
+  const SegmentPlan& plan = view.plan();
+  if (plan.plan_ring_offset == 0) return InvalidArgument("the segment has no ring of plans");
+  return BroadcastRing::Open({view.at(plan.plan_ring_offset), plan.plan_ring_size},
+                             static_cast<int32_t>(rank()) - 1, plan.options.deadline_ms,
+                             [&view] { return view.ended(); });
+}
+
 RankLine& World::line() { return state_->seat.line(); }
 
 uint64_t World::waited_for_ns(uint32_t r) const { return state_->seat.waited_for_ns(r); }

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/broadcast_ring.h"
 #include "comm/group.h"
 #include "comm/life.h"
 #include "comm/segment.h"
@@ -43,6 +44,10 @@ class World {
   [[nodiscard]] Group* group(Axis axis);
   // The tp ranks that share their KV by position. Its stats belong to axis cp.
   [[nodiscard]] Group* dcp();
+
+  // This rank's end of the ring of plans: rank 0 writes, the others read. It does not outlive the
+  // World. kInvalidArgument when the segment has none.
+  Result<BroadcastRing> OpenPlanRing();
 
   // This rank's signs of life; the rank's thread.
   [[nodiscard]] RankLine& line();
