@@ -19,15 +19,19 @@ Layout Make(const ModelShape& shape, const Split& split) {
   return std::move(layout).value();
 }
 
-// A byte for each weight.
+// One to three bytes for each weight.
 ModelBytes BytesOf(const ModelShape& shape) {
   ModelBytes bytes;
-  LayerBytes layer;
-  layer.query = uint64_t{2} * shape.num_heads * shape.head_dim * shape.hidden_size;
-  layer.kv = uint64_t{2} * shape.num_kv_heads * shape.head_dim * shape.hidden_size;
-  layer.ffn = uint64_t{3} * std::max(shape.num_experts, 1U) * shape.ffn_size * shape.hidden_size;
-  layer.common = uint64_t{2} * shape.hidden_size;
-  bytes.layers.assign(shape.num_layers, layer);
+  for (uint64_t l = 0; l < shape.num_layers; ++l) {
+    // Layers may differ, as mixed quantisations do.
+    const uint64_t width = 1 + l % 3;
+    LayerBytes layer;
+    layer.query = width * 2 * shape.num_heads * shape.head_dim * shape.hidden_size;
+    layer.kv = width * 2 * shape.num_kv_heads * shape.head_dim * shape.hidden_size;
+    layer.ffn = width * 3 * std::max(shape.num_experts, 1U) * shape.ffn_size * shape.hidden_size;
+    layer.common = width * 2 * shape.hidden_size;
+    bytes.layers.push_back(layer);
+  }
   bytes.embedding = uint64_t{shape.vocab_size} * shape.hidden_size;
   bytes.head = bytes.embedding;
   bytes.final_norm = shape.hidden_size;
@@ -43,18 +47,18 @@ TEST(LayoutReport, WeightsOfRanksAddUpToTheModelAndItsCopies) {
     const Split& split = layout->split;
     const ModelBytes bytes = BytesOf(shape);
     uint64_t held = 0;
-    uint64_t kv_copies = 0;
+    uint64_t kv_heads = 0;  // copies in a layer
     for (const RankLayout& rank : layout->ranks) {
       held += WeightBytesOf(*layout, rank, bytes);
-      kv_copies += uint64_t{rank.kv_heads.size()} * rank.layers.size();
+      if (rank.coord.pp == 0) kv_heads += rank.kv_heads.size();
     }
-    const LayerBytes& layer = bytes.layers[0];
-    const uint64_t layers = shape.num_layers;
-    const uint64_t expected =
-        layers * layer.query * split.cp + kv_copies * layer.kv / shape.num_kv_heads +
-        layers * layer.ffn * (split.ep == 1 ? split.cp : 1) +
-        layers * layer.common * split.ranks_per_stage() +
+    uint64_t expected =
         (bytes.embedding + bytes.head) * split.cp + bytes.final_norm * split.ranks_per_stage();
+    for (const LayerBytes& layer : bytes.layers) {
+      expected += layer.query * split.cp + layer.kv / shape.num_kv_heads * kv_heads +
+                  layer.ffn * (split.ep == 1 ? split.cp : 1) +
+                  layer.common * split.ranks_per_stage();
+    }
     ASSERT_EQ(held, expected) << split.ToString();
   }
 }
