@@ -6,15 +6,22 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <fstream>
 #include <numeric>
+#include <set>
 
 #include "cli/vllm_flags.h"
 
 namespace cleave {
 namespace {
 
+constexpr size_t kMaxConfigBytes = 1U << 20U;
+
+bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+// "-5", "-.5" and "- text" are values.
 bool LooksLikeFlag(std::string_view arg) {
-  return arg.size() > 1 && arg[0] == '-' && arg[1] != '.' && (arg[1] < '0' || arg[1] > '9');
+  return arg.size() > 1 && arg[0] == '-' && (arg[1] == '-' || IsLetter(arg[1]));
 }
 
 std::string_view FlagName(std::string_view arg) { return arg.substr(0, arg.find('=')); }
@@ -51,15 +58,20 @@ Status ConfigError(const std::string& path, const YAML::Mark& mark, std::string_
   return InvalidArgument(fmt::format("{}:{}:{}: {}", path, mark.line + 1, mark.column + 1, what));
 }
 
+// "--flag=value", so that a value is never taken for a flag; an empty one needs its own argument.
+void AppendValue(const std::string& flag, const std::string& value,
+                 std::vector<std::string>* args) {
+  args->push_back(value.empty() ? flag : flag + "=" + value);
+  if (value.empty()) args->push_back(value);
+}
+
 Status AppendConfigEntry(const std::string& path, const std::string& key, const YAML::Node& value,
                          std::vector<std::string>* args) {
-  std::string flag = "--" + key;
-  std::replace(flag.begin(), flag.end(), '_', '-');
+  const std::string flag = "--" + key;
   if (value.IsSequence()) {
     for (const YAML::Node& item : value) {
       if (!item.IsScalar()) return ConfigError(path, item.Mark(), key + ": nested values");
-      args->push_back(flag);
-      args->push_back(item.Scalar());
+      AppendValue(flag, item.Scalar(), args);
     }
     return OkStatus();
   }
@@ -72,8 +84,40 @@ Status AppendConfigEntry(const std::string& path, const std::string& key, const 
   } else if (text == "false" || text == "False") {
     args->push_back("--no-" + flag.substr(2));
   } else {
-    args->push_back(flag);
-    args->push_back(text);
+    AppendValue(flag, text, args);
+  }
+  return OkStatus();
+}
+
+// The text of a file or pipe; bounded, as it may be any.
+Result<std::string> ReadConfigText(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMaxConfigBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.is_open() || file.bad()) {
+    return NotFound(path + ": no such config file, or it cannot be read");
+  }
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (text.size() > kMaxConfigBytes) {
+    return InvalidArgument(fmt::format("{}: a config file has at most {} bytes; this is not one",
+                                       path, kMaxConfigBytes));
+  }
+  return text;
+}
+
+Status AppendConfig(const std::string& path, const YAML::Node& root,
+                    std::vector<std::string>* args) {
+  std::set<std::string> seen;
+  for (const auto& entry : root) {
+    const YAML::Mark mark = entry.first.Mark();
+    if (!entry.first.IsScalar()) return ConfigError(path, mark, "a flag name must be plain text");
+    std::string key = entry.first.Scalar();
+    std::replace(key.begin(), key.end(), '_', '-');
+    if (key == "config" || key == "help") {
+      return ConfigError(path, mark, key + " belongs on the command line, not in a config file");
+    }
+    if (!seen.insert(key).second) return ConfigError(path, mark, key + " is given twice");
+    RETURN_IF_ERROR(AppendConfigEntry(path, key, entry.second, args));
   }
   return OkStatus();
 }
@@ -96,8 +140,11 @@ std::vector<std::string> NormaliseArgs(std::span<const std::string> args,
     for (const FlagAlias& alias : aliases) {
       if (flag == alias.alias) flag = alias.flag;
     }
-    out.push_back(std::move(flag));
-    if (equals != std::string::npos) out.push_back(arg.substr(equals + 1));
+    if (equals == std::string::npos) {
+      out.push_back(std::move(flag));
+    } else {
+      AppendValue(flag, arg.substr(equals + 1), &out);
+    }
   }
   return out;
 }
@@ -124,18 +171,12 @@ Status CheckFlags(std::span<const std::string> args, std::span<const std::string
 
 Result<std::vector<std::string>> ReadConfigFile(const std::string& path) {
   std::vector<std::string> args;
+  ASSIGN_OR_RETURN(const std::string text, ReadConfigText(path));
   try {
-    const YAML::Node root = YAML::LoadFile(path);
+    const YAML::Node root = YAML::Load(text);
     if (root.IsNull()) return args;
     if (!root.IsMap()) return ConfigError(path, root.Mark(), "expected a mapping of flags");
-    for (const auto& entry : root) {
-      if (!entry.first.IsScalar()) {
-        return ConfigError(path, entry.first.Mark(), "a flag name must be plain text");
-      }
-      RETURN_IF_ERROR(AppendConfigEntry(path, entry.first.Scalar(), entry.second, &args));
-    }
-  } catch (const YAML::BadFile&) {
-    return NotFound(path + ": no such config file, or it cannot be read");
+    RETURN_IF_ERROR(AppendConfig(path, root, &args));
   } catch (const YAML::Exception& error) {
     return ConfigError(path, error.mark, error.msg);
   }

@@ -13,8 +13,9 @@
 
 namespace cleave {
 
-// "--max_num_seqs=8" becomes "--max-num-seqs" "8"; what follows "--" is left alone. `aliases` are
-// pairs of a short spelling and the long flag it stands for ("-tp", "--tensor-parallel-size").
+// "--max_num_seqs=8" becomes "--max-num-seqs=8", "--key=" becomes "--key" ""; what follows "--" is
+// left alone. `aliases` are pairs of a short spelling and the long flag it stands for ("-tp",
+// "--tensor-parallel-size").
 struct FlagAlias {
   std::string_view alias;
   std::string_view flag;
@@ -28,8 +29,7 @@ Status CheckFlags(std::span<const std::string> args, std::span<const std::string
                   std::string_view verb);
 
 // A YAML mapping of long flag names (dashes or underscores) to values, as arguments. true and false
-// become --flag and --no-flag, lists repeat the flag; "model" is the positional argument. Errors
-// name file, line and column.
+// become --flag and --no-flag, lists repeat the flag. Errors name file, line and column.
 Result<std::vector<std::string>> ReadConfigFile(const std::string& path);
 
 // 4096, 8k (8000), 8K (8192), 1.5m, 2G … as vLLM reads integers; lower-case letters are decimal,

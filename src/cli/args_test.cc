@@ -16,10 +16,11 @@ using testing::HasSubstr;
 
 TEST(Args, RewritesSpellings) {
   const std::vector<FlagAlias> aliases{{"-tp", "--tensor-parallel-size"}};
-  const std::vector<std::string> args{"m", "-tp=2", "--max_num_seqs", "8", "-1", "--", "--a_b=c"};
+  const std::vector<std::string> args{"m",    "-tp=2", "--max_num_seqs", "8", "-1",
+                                      "--k=", "--",    "--a_b=c"};
   EXPECT_THAT(NormaliseArgs(args, aliases),
-              ElementsAre("m", "--tensor-parallel-size", "2", "--max-num-seqs", "8", "-1", "--",
-                          "--a_b=c"));
+              ElementsAre("m", "--tensor-parallel-size=2", "--max-num-seqs", "8", "-1", "--k", "",
+                          "--", "--a_b=c"));
 }
 
 TEST(Args, NamesAFlagOfVllmAsSuch) {
@@ -93,10 +94,45 @@ TEST(OptionTable, RefusesWithTheFlagAndTheRange) {
   Options o;
   EXPECT_THAT(ParseInto(&o, {"--port", "70000"}).message(),
               testing::AllOf(HasSubstr("--port"), HasSubstr("outside 0 to 65535")));
-  EXPECT_THAT(ParseInto(&o, {"--share", "nan"}).message(), HasSubstr("not a number in 0 to 1"));
+  EXPECT_THAT(ParseInto(&o, {"--share", "nan"}).message(),
+              HasSubstr("--share: 'nan' is not a number in 0 to 1"));
+  for (const char* value : {"--enable-cache=maybe", "--no-enable-cache=false"}) {
+    EXPECT_FALSE(ParseInto(&o, {value}).ok()) << value;
+  }
+  for (const auto& empty : {std::vector<std::string>{"--api-key", ""}, {"--api-key="}}) {
+    EXPECT_THAT(ParseInto(&o, empty).message(), HasSubstr("--api-key: must not be empty"));
+  }
   EXPECT_THAT(ParseInto(&o, {"--format", "xml"}).message(), HasSubstr("not one of text, json"));
   EXPECT_THAT(ParseInto(&o, {"--port"}).message(), HasSubstr("--port"));
   EXPECT_THAT(ParseInto(&o, {"a", "b"}).message(), HasSubstr("b"));
+}
+
+TEST(OptionTable, ValuesMayBeginWithADash) {
+  Options o;
+  ASSERT_TRUE(ParseInto(&o, {"--api-key=-abc", "--host", "- a", "--enable-cache=false"}).ok());
+  EXPECT_THAT(o.keys, ElementsAre("-abc"));
+  EXPECT_EQ(o.host, "- a");
+  EXPECT_FALSE(o.cache);
+}
+
+TEST(OptionTable, RefusesAConfigFileThatIsNone) {
+  const std::string path = testing::TempDir() + "/args_bad.yaml";
+  const auto message = [&](const std::string& text) {
+    std::ofstream(path) << text;
+    Options o;
+    return ParseInto(&o, {"--config=" + path}).message();
+  };
+  EXPECT_EQ(message("host: -x\napi_key: '-y'\n"), "");
+  EXPECT_THAT(message("enable-cache: maybe\n"),
+              HasSubstr("--enable-cache: 'maybe' is not true or false"));
+  EXPECT_THAT(message("port: 1\nport: 2\n"), HasSubstr(":2:1: port is given twice"));
+  EXPECT_THAT(message("config: a.yaml\n"), HasSubstr("belongs on the command line"));
+  EXPECT_THAT(message("api-key: ''\n"), HasSubstr("--api-key: must not be empty"));
+  EXPECT_THAT(message("host: " + std::string(1U << 20U, 'a')), HasSubstr("at most 1048576 bytes"));
+  Options o;
+  EXPECT_THAT(ParseInto(&o, {"--config", testing::TempDir()}).message(),
+              HasSubstr("cannot be read"));
+  EXPECT_THAT(ParseInto(&o, {"--config="}).message(), HasSubstr("needs a file name"));
 }
 
 TEST(OptionTable, ReadsAYamlFileThatTheCommandLineOverrides) {

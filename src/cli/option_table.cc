@@ -12,6 +12,8 @@
 namespace cleave {
 namespace {
 
+constexpr std::string_view kConfigIs = "--config=";
+
 std::string Shown(int64_t value) { return std::to_string(value); }
 
 int64_t CheckedCount(const std::string& flag, const std::string& text, int64_t least,
@@ -24,10 +26,22 @@ int64_t CheckedCount(const std::string& flag, const std::string& text, int64_t l
   return *value;
 }
 
+// CLI11 shows what a negative spelling is worth: "--no-x{-1}".
+class Formatter final : public CLI::Formatter {
+  std::string make_option_name(const CLI::Option* option, bool positional) const override {
+    std::string name = CLI::Formatter::make_option_name(option, positional);
+    const size_t worth = name.find("{-1}");
+    if (worth != std::string::npos) name.erase(worth, 4);
+    return name;
+  }
+};
+
 }  // namespace
 
 struct OptionTable::App {
-  explicit App(const std::string& description) : cli(description) {}
+  explicit App(const std::string& description) : cli(description) {
+    cli.formatter(std::make_shared<Formatter>());
+  }
 
   // One row whose value arrives as text; the last one given wins.
   CLI::Option* Row(const std::string& section, const std::string& flag, const std::string& help,
@@ -72,7 +86,8 @@ void OptionTable::TextList(const std::string& section, const std::string& flag,
       ->type_name("TEXT ...")
       ->expected(1)
       ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->check([](const std::string& text) { return text.empty() ? "must not be empty" : ""; });
 }
 
 void OptionTable::OneOf(const std::string& section, const std::string& flag,
@@ -120,7 +135,7 @@ void OptionTable::Number(const std::string& section, const std::string& flag,
     if (error != std::errc() || end != text.data() + text.size() || !(parsed >= least) ||
         !(parsed <= most)) {
       throw CLI::ValidationError(
-          fmt::format("'{}' is not a number in {} to {}", text, least, most));
+          flag, fmt::format("'{}' is not a number in {} to {}", text, least, most));
     }
     *value = parsed;
   });
@@ -131,6 +146,7 @@ void OptionTable::Switch(const std::string& section, const std::string& flag,
   const std::string off = "--no-" + flag.substr(2);
   flags_.push_back(flag);
   flags_.push_back(off);
+  switches_.push_back(flag);
   app_->cli
       .add_flag_function(
           flag + "," + off + "{-1}", [value](std::int64_t count) { *value = count > 0; }, help)
@@ -146,14 +162,35 @@ void OptionTable::Alias(std::string_view alias, std::string_view flag) {
 
 void OptionTable::Footer(const std::string& text) { app_->cli.footer("\n" + text); }
 
+// "--x=true" becomes "--x", "--x=false" "--no-x".
+Status OptionTable::OpenSwitches(std::vector<std::string>* args) const {
+  for (std::string& arg : *args) {
+    if (arg == "--") break;
+    const size_t equals = arg.find('=');
+    if (equals == std::string::npos) continue;
+    const std::string flag = arg.substr(0, equals);
+    const bool off = flag.starts_with("--no-");
+    const std::string on = off ? "--" + flag.substr(5) : flag;
+    if (std::find(switches_.begin(), switches_.end(), on) == switches_.end()) continue;
+    if (off) return InvalidArgument(flag + " takes no value");
+    const std::string value = arg.substr(equals + 1);
+    if (value != "true" && value != "false") {
+      return InvalidArgument(fmt::format("{}: '{}' is not true or false", flag, value));
+    }
+    arg = value == "true" ? flag : "--no-" + flag.substr(2);
+  }
+  return OkStatus();
+}
+
 Status OptionTable::ParseArgs(std::vector<std::string> args) {
   RETURN_IF_ERROR(CheckFlags(args, flags_, verb_));
+  RETURN_IF_ERROR(OpenSwitches(&args));
   std::reverse(args.begin(), args.end());  // CLI11 takes them from the back
   try {
     app_->cli.parse(std::move(args));
   } catch (const CLI::CallForHelp&) {
     throw;
-  } catch (const CLI::ParseError& error) {
+  } catch (const std::exception& error) {  // CLI11's, or the standard library's through it
     return InvalidArgument(error.what());
   }
   return OkStatus();
@@ -163,11 +200,18 @@ Result<OptionTable::Parsed> OptionTable::Parse(const std::vector<std::string>& a
   const std::vector<std::string> own = NormaliseArgs(args, aliases_);
   std::vector<std::string> all;
   for (size_t i = 0; i < own.size() && own[i] != "--"; ++i) {
-    if (own[i] != "--config") continue;
-    if (i + 1 == own.size()) return InvalidArgument("--config needs a file name");
-    ASSIGN_OR_RETURN(const std::vector<std::string> from_file, ReadConfigFile(own[i + 1]));
+    std::string path;
+    if (own[i].starts_with(kConfigIs)) {
+      path = own[i].substr(kConfigIs.size());
+    } else if (own[i] != "--config") {
+      continue;
+    } else if (i + 1 < own.size()) {
+      path = own[i + 1];
+    }
+    if (path.empty()) return InvalidArgument("--config needs a file name");
+    ASSIGN_OR_RETURN(const std::vector<std::string> from_file, ReadConfigFile(path));
     const std::vector<std::string> more = NormaliseArgs(from_file, aliases_);
-    RETURN_IF_ERROR(CheckFlags(more, flags_, verb_).Annotate(own[i + 1]));
+    RETURN_IF_ERROR(CheckFlags(more, flags_, verb_).Annotate(path));
     all.insert(all.end(), more.begin(), more.end());
   }
   all.insert(all.end(), own.begin(), own.end());

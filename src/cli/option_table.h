@@ -46,7 +46,7 @@ class OptionTable {
                    int64_t least, int64_t most, std::optional<int64_t>* value);
   void Number(const std::string& section, const std::string& flag, const std::string& help,
               double least, double most, double* value);
-  // --name and --no-name.
+  // --name and --no-name, or --name=true and --name=false.
   void Switch(const std::string& section, const std::string& flag, const std::string& help,
               bool* value);
   // A second spelling of a flag: "-tp".
@@ -62,11 +62,13 @@ class OptionTable {
 
  private:
   struct App;
+  Status OpenSwitches(std::vector<std::string>* args) const;
   Status ParseArgs(std::vector<std::string> args);
 
   std::string verb_;
   std::unique_ptr<App> app_;
-  std::vector<std::string> flags_;  // every long spelling
+  std::vector<std::string> flags_;     // every long spelling
+  std::vector<std::string> switches_;  // their positive spellings
   std::vector<FlagAlias> aliases_;
   std::string config_path_;
 };

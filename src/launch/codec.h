@@ -52,7 +52,9 @@ class ByteWriter {
   // Forgets all bytes, or all behind `size`; keeps the memory.
   void Clear() { Truncate(0); }
   void Truncate(size_t size) { bytes_.resize(size); }
-  void SwapWith(std::vector<std::byte>* bytes) { bytes_.swap(*bytes); }
+  void EraseFront(size_t size) {
+    bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<ptrdiff_t>(size));
+  }
 
   [[nodiscard]] bool overflowed() const { return overflowed_; }
   [[nodiscard]] size_t size() const { return bytes_.size(); }

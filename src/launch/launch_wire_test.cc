@@ -166,6 +166,24 @@ TEST(Wire, CarriesRepliesIdsAndStatuses) {
   }
 }
 
+TEST(Wire, TheSmallestOfEverythingPasses) {
+  ByteWriter submit;
+  Encode(&submit, 1, std::vector<SequenceSpec>(50));
+  const auto request = DecodeSubmit(submit.bytes());
+  ASSERT_TRUE(request.ok()) << request.status().ToString();
+  EXPECT_EQ(request->sequences.size(), 50U);
+
+  std::vector<SequenceOutput> outputs(50);
+  ByteWriter step;
+  Encode(&step, OkStatus(), EngineStats(), std::vector<EngineEvent>(50), outputs);
+  EXPECT_EQ(DecodeStep(step.bytes())->outputs.size(), 50U);
+  outputs.resize(1);
+  outputs[0].logprobs.resize(500);
+  ByteWriter logprobs;
+  Encode(&logprobs, OkStatus(), EngineStats(), {}, outputs);
+  EXPECT_EQ(DecodeStep(logprobs.bytes())->outputs[0].logprobs.size(), 500U);
+}
+
 TEST(Wire, EveryTruncationIsAnError) {
   const std::vector<std::byte> step = StepBytes();
   for (size_t size = 0; size < step.size(); ++size) {

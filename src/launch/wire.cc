@@ -25,9 +25,9 @@ constexpr size_t kMinBytes<std::vector<T>> = 4;
 template <>
 constexpr size_t kMinBytes<TokenLogprobs> = 16;
 template <>
-constexpr size_t kMinBytes<SequenceOutput> = 33;
+constexpr size_t kMinBytes<SequenceOutput> = 34;
 template <>
-constexpr size_t kMinBytes<SequenceSpec> = 133;
+constexpr size_t kMinBytes<SequenceSpec> = 113;
 template <>
 constexpr size_t kMinBytes<std::pair<int32_t, float>> = 8;
 

@@ -12,14 +12,14 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // value[l] for stages s … of layers l …, and how many layers stage s takes
 // there.
 class StageTable {
-public:
-  StageTable(const LayerCosts &costs, uint32_t stages)
-      : costs_(costs), layers_(static_cast<uint32_t>(costs.layers.size())),
-        stages_(stages) {}
+ public:
+  StageTable(const LayerCosts& costs, uint32_t stages)
+      : costs_(costs), layers_(static_cast<uint32_t>(costs.layers.size())), stages_(stages) {}
 
   // combine(cost of stage s, value of the stages after it) is what is
   // minimised.
-  template <typename Combine> double Solve(double limit, Combine combine) {
+  template <typename Combine>
+  double Solve(double limit, Combine combine) {
     std::vector<double> after(layers_ + 1, kInfinity);
     after[layers_] = 0;
     taken_.assign(stages_, std::vector<uint32_t>(layers_, 0));
@@ -33,14 +33,11 @@ public:
           cost += costs_.layers[end - 1];
           const double whole = s + 1 == stages_ ? cost + costs_.head : cost;
           // Longer stages cost more still.
-          if (cost > limit || combine(cost, 0) > here[first])
-            break;
-          if (whole > limit || after[end] == kInfinity)
-            continue;
+          if (cost > limit || combine(cost, 0) > here[first]) break;
+          if (whole > limit || after[end] == kInfinity) continue;
           const double value = combine(whole, after[end]);
           // Of equal ones the longest stage.
-          if (value > here[first])
-            continue;
+          if (value > here[first]) continue;
           here[first] = value;
           taken_[s][first] = end - first;
         }
@@ -60,22 +57,21 @@ public:
     return out;
   }
 
-private:
-  const LayerCosts &costs_;
+ private:
+  const LayerCosts& costs_;
   const uint32_t layers_;
   const uint32_t stages_;
-  std::vector<std::vector<uint32_t>> taken_; // [stages][layers]
+  std::vector<std::vector<uint32_t>> taken_;  // [stages][layers]
 };
 
-} // namespace
+}  // namespace
 
-std::vector<uint32_t> BalanceLayers(const LayerCosts &costs, uint32_t stages) {
+std::vector<uint32_t> BalanceLayers(const LayerCosts& costs, uint32_t stages) {
   StageTable table(costs, stages);
-  const double largest = table.Solve(
-      kInfinity, [](double cost, double rest) { return std::max(cost, rest); });
-  table.Solve(largest,
-              [](double cost, double rest) { return cost * cost + rest; });
+  const double largest =
+      table.Solve(kInfinity, [](double cost, double rest) { return std::max(cost, rest); });
+  table.Solve(largest, [](double cost, double rest) { return cost * cost + rest; });
   return table.Stages();
 }
 
-} // namespace cleave
+}  // namespace cleave

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/rng.h" // Uint128
+#include "base/rng.h"  // Uint128
 #include "split/balance.h"
 #include "split/refusal.h"
 
@@ -19,14 +19,13 @@ uint32_t Border(uint32_t n, uint64_t part, uint64_t whole) {
 }
 
 // KV heads that query heads [q.begin, q.end) read.
-Range KvOf(const Range &q, uint32_t q_per_kv) {
+Range KvOf(const Range& q, uint32_t q_per_kv) {
   return {q.begin / q_per_kv, (q.end + q_per_kv - 1) / q_per_kv};
 }
 
-std::vector<Range> LayersOfStages(const Split &split, const LayerCosts &costs) {
-  const std::vector<uint32_t> counts = split.pp_layers.empty()
-                                           ? BalanceLayers(costs, split.pp)
-                                           : split.pp_layers;
+std::vector<Range> LayersOfStages(const Split& split, const LayerCosts& costs) {
+  const std::vector<uint32_t> counts =
+      split.pp_layers.empty() ? BalanceLayers(costs, split.pp) : split.pp_layers;
   std::vector<Range> ranges;
   uint32_t begin = 0;
   for (const uint32_t count : counts) {
@@ -37,14 +36,13 @@ std::vector<Range> LayersOfStages(const Split &split, const LayerCosts &costs) {
 }
 
 // Query heads that tp rank `tp` and the others of its dcp group have.
-Range GroupHeads(const StageShares &shares, const Split &split, uint32_t tp) {
+Range GroupHeads(const StageShares& shares, const Split& split, uint32_t tp) {
   const uint32_t first = tp / split.dcp * split.dcp;
-  return {shares.q_heads[first].begin,
-          shares.q_heads[first + split.dcp - 1].end};
+  return {shares.q_heads[first].begin, shares.q_heads[first + split.dcp - 1].end};
 }
 
-RankLayout MakeRank(const ModelShape &shape, const Split &split,
-                    const StageShares &shares, const RankCoord &coord) {
+RankLayout MakeRank(const ModelShape& shape, const Split& split, const StageShares& shares,
+                    const RankCoord& coord) {
   RankLayout rank;
   rank.rank = RankOf(split, coord);
   rank.coord = coord;
@@ -60,8 +58,7 @@ RankLayout MakeRank(const ModelShape &shape, const Split &split,
   return rank;
 }
 
-uint32_t ReplicatedKvHeads(const ModelShape &shape, const Split &split,
-                           const StageShares &shares) {
+uint32_t ReplicatedKvHeads(const ModelShape& shape, const Split& split, const StageShares& shares) {
   uint32_t held = 0;
   for (uint32_t tp = 0; tp < split.tp; tp += split.dcp) {
     held += KvOf(GroupHeads(shares, split, tp), shape.q_per_kv()).size();
@@ -69,16 +66,12 @@ uint32_t ReplicatedKvHeads(const ModelShape &shape, const Split &split,
   return held - shape.num_kv_heads;
 }
 
-} // namespace
+}  // namespace
 
-std::vector<Range> ShareOutWide(uint32_t n,
-                                const std::vector<uint64_t> &weights) {
-  if (weights.empty())
-    return {};
-  const uint64_t sum =
-      std::accumulate(weights.begin(), weights.end(), uint64_t{0});
-  if (sum == 0)
-    return ShareOutWide(n, std::vector<uint64_t>(weights.size(), 1));
+std::vector<Range> ShareOutWide(uint32_t n, const std::vector<uint64_t>& weights) {
+  if (weights.empty()) return {};
+  const uint64_t sum = std::accumulate(weights.begin(), weights.end(), uint64_t{0});
+  if (sum == 0) return ShareOutWide(n, std::vector<uint64_t>(weights.size(), 1));
   std::vector<Range> ranges;
   ranges.reserve(weights.size());
   uint64_t before = 0;
@@ -92,7 +85,7 @@ std::vector<Range> ShareOutWide(uint32_t n,
   return ranges;
 }
 
-std::vector<Range> ShareOut(uint32_t n, const std::vector<uint32_t> &weights) {
+std::vector<Range> ShareOut(uint32_t n, const std::vector<uint32_t>& weights) {
   return ShareOutWide(n, {weights.begin(), weights.end()});
 }
 
@@ -107,7 +100,7 @@ Range RankLayout::QueriesOf(uint32_t kv, uint32_t q_per_kv) const {
 
 double Layout::AttentionImbalance() const {
   uint32_t most = 0;
-  for (const RankLayout &rank : ranks) {
+  for (const RankLayout& rank : ranks) {
     // Q and O of a query head, K and V of a KV head: the same size.
     most = std::max(most, rank.q_heads.size() + rank.kv_heads.size());
   }
@@ -117,51 +110,42 @@ double Layout::AttentionImbalance() const {
 
 double Layout::FfnImbalance() const {
   uint64_t most = 0;
-  for (const RankLayout &rank : ranks) {
+  for (const RankLayout& rank : ranks) {
     const uint64_t held = split.ep == 1 ? 1 : rank.experts.size();
     most = std::max<uint64_t>(most, held * rank.ffn_columns.size());
   }
   const uint64_t experts = split.ep == 1 ? 1 : shape.num_experts;
   const uint32_t sharers = split.ep == 1 ? split.tp : split.ranks_per_stage();
-  return static_cast<double>(most) * sharers /
-         (static_cast<double>(experts) * shape.ffn_size);
+  return static_cast<double>(most) * sharers / (static_cast<double>(experts) * shape.ffn_size);
 }
 
 double Layout::TpCeiling() const {
   const double attention = shape.AttentionWork();
   const double ffn = shape.FfnWork();
-  const double mean =
-      (AttentionImbalance() * attention + FfnImbalance() * ffn) /
-      (attention + ffn);
+  const double mean = (AttentionImbalance() * attention + FfnImbalance() * ffn) / (attention + ffn);
   return split.tp / mean;
 }
 
-bool HoldsRun(const Split &split, const RankCoord &coord, uint32_t run) {
-  return run % split.cp == coord.cp &&
-         run / split.cp % split.dcp == coord.tp % split.dcp;
+bool HoldsRun(const Split& split, const RankCoord& coord, uint32_t run) {
+  return run % split.cp == coord.cp && run / split.cp % split.dcp == coord.tp % split.dcp;
 }
 
-uint32_t PositionsHeld(const Split &split, const RankCoord &coord,
-                       uint32_t positions) {
+uint32_t PositionsHeld(const Split& split, const RankCoord& coord, uint32_t positions) {
   // Runs go round the shards; shard s of `shards` holds runs s, s + shards, …
   const uint32_t shards = split.cp * split.dcp;
   const uint32_t shard = coord.tp % split.dcp * split.cp + coord.cp;
   const uint32_t whole_runs = positions / kRunPositions;
-  uint32_t held =
-      (whole_runs / shards + (shard < whole_runs % shards ? 1 : 0)) *
-      kRunPositions;
-  if (whole_runs % shards == shard)
-    held += positions % kRunPositions;
+  uint32_t held = (whole_runs / shards + (shard < whole_runs % shards ? 1 : 0)) * kRunPositions;
+  if (whole_runs % shards == shard) held += positions % kRunPositions;
   return held;
 }
 
-Result<Layout> MakeLayout(const ModelShape &shape, const Split &split,
-                          const LayerCosts &costs) {
+Result<Layout> MakeLayout(const ModelShape& shape, const Split& split, const LayerCosts& costs) {
   RETURN_IF_ERROR(CheckShape(shape, costs));
   const Status cut = CheckCut(shape, split);
   if (!cut.ok()) {
-    return InvalidArgument(fmt::format("{}; {}", cut.message(),
-                                       LayoutsThatWork(shape, split, costs)));
+    return InvalidArgument(
+        fmt::format("{}; {}", cut.message(), LayoutsThatWork(shape, split, costs)));
   }
   Layout layout;
   layout.shape = shape;
@@ -177,4 +161,4 @@ Result<Layout> MakeLayout(const ModelShape &shape, const Split &split,
   return layout;
 }
 
-} // namespace cleave
+}  // namespace cleave

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/rng.h" // Uint128
+#include "base/rng.h"  // Uint128
 
 namespace cleave {
 namespace {
@@ -17,47 +17,40 @@ uint64_t ShareOfBytes(uint64_t bytes, uint64_t held, uint64_t whole) {
   return static_cast<uint64_t>(static_cast<Uint128>(bytes) * held / whole);
 }
 
-uint64_t KvBytesPerToken(const LayoutReport &report, const RankLayout &rank) {
+uint64_t KvBytesPerToken(const LayoutReport& report, const RankLayout& rank) {
   return report.kv_head_bytes * rank.kv_heads.size() * rank.layers.size();
 }
 
-uint64_t ReplicatedKvBytes(const LayoutReport &report) {
+uint64_t ReplicatedKvBytes(const LayoutReport& report) {
   return report.kv_head_bytes * report.layout->replicated_kv_heads;
 }
 
-std::string RangeText(const Range &range) {
-  if (range.size() == 0)
-    return "-";
-  if (range.size() == 1)
-    return fmt::format("{}", range.begin);
+std::string RangeText(const Range& range) {
+  if (range.size() == 0) return "-";
+  if (range.size() == 1) return fmt::format("{}", range.begin);
   return fmt::format("{}-{}", range.begin, range.end - 1);
 }
 
-Range ExpertRange(const RankLayout &rank) {
-  if (rank.experts.empty())
-    return {};
+Range ExpertRange(const RankLayout& rank) {
+  if (rank.experts.empty()) return {};
   return {rank.experts.front(), rank.experts.back() + 1};
 }
 
 std::string BytesText(uint64_t bytes) {
-  if (bytes < 10'000)
-    return fmt::format("{} B", bytes);
-  if (bytes < 10'000'000)
-    return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
-  if (bytes < 10'000'000'000)
-    return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
+  if (bytes < 10'000) return fmt::format("{} B", bytes);
+  if (bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
+  if (bytes < 10'000'000'000) return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
   return fmt::format("{:.1f} GB", static_cast<double>(bytes) / 1e9);
 }
 
 // Columns as wide as their widest cell.
-std::string Table(const std::vector<std::vector<std::string>> &rows) {
+std::string Table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths(rows.front().size(), 0);
-  for (const auto &row : rows) {
-    for (size_t c = 0; c < row.size(); ++c)
-      widths[c] = std::max(widths[c], row[c].size());
+  for (const auto& row : rows) {
+    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
   }
   std::string text;
-  for (const auto &row : rows) {
+  for (const auto& row : rows) {
     for (size_t c = 0; c < row.size(); ++c) {
       text += fmt::format("{}{:>{}}", c == 0 ? "" : "  ", row[c], widths[c]);
     }
@@ -66,51 +59,40 @@ std::string Table(const std::vector<std::vector<std::string>> &rows) {
   return text;
 }
 
-std::string RankTable(const LayoutReport &report) {
+std::string RankTable(const LayoutReport& report) {
   std::vector<std::vector<std::string>> rows;
-  rows.push_back({"rank", "pp", "tp", "ep", "cp", "layers", "q heads",
-                  "kv heads", "ffn columns", "vocabulary", "experts", "weights",
-                  "kv a token"});
-  for (const RankLayout &rank : report.layout->ranks) {
+  rows.push_back({"rank", "pp", "tp", "ep", "cp", "layers", "q heads", "kv heads", "ffn columns",
+                  "vocabulary", "experts", "weights", "kv a token"});
+  for (const RankLayout& rank : report.layout->ranks) {
     const bool words = rank.first_stage || rank.last_stage;
-    rows.push_back(
-        {fmt::format("{}", rank.rank), fmt::format("{}", rank.coord.pp),
-         fmt::format("{}", rank.coord.tp),
-         fmt::format("{}",
-                     ExpertPlaceOf(report.layout->split, rank.coord).ep_rank),
-         fmt::format("{}", rank.coord.cp), RangeText(rank.layers),
-         RangeText(rank.q_heads), RangeText(rank.kv_heads),
-         RangeText(rank.ffn_columns), words ? RangeText(rank.vocab_rows) : "-",
-         RangeText(ExpertRange(rank)),
-         report.bytes == nullptr
-             ? "-"
-             : BytesText(WeightBytesOf(*report.layout, rank, *report.bytes)),
-         BytesText(KvBytesPerToken(report, rank))});
+    rows.push_back({fmt::format("{}", rank.rank), fmt::format("{}", rank.coord.pp),
+                    fmt::format("{}", rank.coord.tp),
+                    fmt::format("{}", ExpertPlaceOf(report.layout->split, rank.coord).ep_rank),
+                    fmt::format("{}", rank.coord.cp), RangeText(rank.layers),
+                    RangeText(rank.q_heads), RangeText(rank.kv_heads), RangeText(rank.ffn_columns),
+                    words ? RangeText(rank.vocab_rows) : "-", RangeText(ExpertRange(rank)),
+                    report.bytes == nullptr
+                        ? "-"
+                        : BytesText(WeightBytesOf(*report.layout, rank, *report.bytes)),
+                    BytesText(KvBytesPerToken(report, rank))});
   }
   return Table(rows);
 }
 
-std::string TrafficText(const char *name, const LayoutReport &report,
-                        uint32_t tokens) {
-  const std::vector<Transfer> list =
-      StepTotals(*report.layout, tokens, report.traffic).List();
-  if (list.empty())
-    return fmt::format("{}: nothing is exchanged\n", name);
-  std::vector<std::vector<std::string>> rows{
-      {"axis", "operation", "calls", "bytes"}};
-  for (const Transfer &t : list) {
-    rows.push_back({AxisName(t.axis), CommOpName(t.op),
-                    fmt::format("{}", t.calls), fmt::format("{}", t.bytes)});
+std::string TrafficText(const char* name, const LayoutReport& report, uint32_t tokens) {
+  const std::vector<Transfer> list = StepTotals(*report.layout, tokens, report.traffic).List();
+  if (list.empty()) return fmt::format("{}: nothing is exchanged\n", name);
+  std::vector<std::vector<std::string>> rows{{"axis", "operation", "calls", "bytes"}};
+  for (const Transfer& t : list) {
+    rows.push_back({AxisName(t.axis), CommOpName(t.op), fmt::format("{}", t.calls),
+                    fmt::format("{}", t.bytes)});
   }
-  return fmt::format("{}, all ranks of a replica together:\n{}", name,
-                     Table(rows));
+  return fmt::format("{}, all ranks of a replica together:\n{}", name, Table(rows));
 }
 
-Json RangeJson(const Range &range) {
-  return Json::array({range.begin, range.end});
-}
+Json RangeJson(const Range& range) { return Json::array({range.begin, range.end}); }
 
-Json RankJson(const LayoutReport &report, const RankLayout &rank) {
+Json RankJson(const LayoutReport& report, const RankLayout& rank) {
   Json json;
   json["rank"] = rank.rank;
   json["pp"] = rank.coord.pp;
@@ -121,9 +103,8 @@ Json RankJson(const LayoutReport &report, const RankLayout &rank) {
   json["q_heads"] = RangeJson(rank.q_heads);
   json["kv_heads"] = RangeJson(rank.kv_heads);
   json["ffn_columns"] = RangeJson(rank.ffn_columns);
-  json["vocab_rows"] = rank.first_stage || rank.last_stage
-                           ? RangeJson(rank.vocab_rows)
-                           : RangeJson({});
+  json["vocab_rows"] =
+      rank.first_stage || rank.last_stage ? RangeJson(rank.vocab_rows) : RangeJson({});
   json["experts"] = rank.experts;
   if (report.bytes != nullptr) {
     json["weight_bytes"] = WeightBytesOf(*report.layout, rank, *report.bytes);
@@ -132,10 +113,9 @@ Json RankJson(const LayoutReport &report, const RankLayout &rank) {
   return json;
 }
 
-Json TrafficJson(const LayoutReport &report, uint32_t tokens) {
+Json TrafficJson(const LayoutReport& report, uint32_t tokens) {
   Json axes = Json::array();
-  for (const Transfer &t :
-       StepTotals(*report.layout, tokens, report.traffic).List()) {
+  for (const Transfer& t : StepTotals(*report.layout, tokens, report.traffic).List()) {
     if (axes.empty() || axes.back()["axis"] != AxisName(t.axis)) {
       axes.push_back({{"axis", AxisName(t.axis)}, {"ops", Json::array()}});
     }
@@ -145,86 +125,73 @@ Json TrafficJson(const LayoutReport &report, uint32_t tokens) {
   return {{"tokens", tokens}, {"axes", std::move(axes)}};
 }
 
-Json SplitJson(const Split &split) {
+Json SplitJson(const Split& split) {
   Json json{{"dp", split.dp}, {"pp", split.pp}, {"tp", split.tp},
             {"ep", split.ep}, {"cp", split.cp}, {"dcp", split.dcp}};
-  if (!split.tp_shares.empty())
-    json["tp_shares"] = split.tp_shares;
-  if (!split.pp_layers.empty())
-    json["pp_layers"] = split.pp_layers;
+  if (!split.tp_shares.empty()) json["tp_shares"] = split.tp_shares;
+  if (!split.pp_layers.empty()) json["pp_layers"] = split.pp_layers;
   return json;
 }
 
-} // namespace
+}  // namespace
 
-uint64_t WeightBytesOf(const Layout &layout, const RankLayout &rank,
-                       const ModelBytes &bytes) {
-  const ModelShape &shape = layout.shape;
+uint64_t WeightBytesOf(const Layout& layout, const RankLayout& rank, const ModelBytes& bytes) {
+  const ModelShape& shape = layout.shape;
   const uint64_t experts = std::max(shape.num_experts, 1U);
-  const uint64_t held_experts =
-      shape.num_experts == 0 ? 1 : rank.experts.size();
+  const uint64_t held_experts = shape.num_experts == 0 ? 1 : rank.experts.size();
   uint64_t total = 0;
   for (uint32_t layer = rank.layers.begin; layer < rank.layers.end; ++layer) {
-    const LayerBytes &b = bytes.layers[layer];
+    const LayerBytes& b = bytes.layers[layer];
     total += ShareOfBytes(b.query, rank.q_heads.size(), shape.num_heads);
     total += ShareOfBytes(b.kv, rank.kv_heads.size(), shape.num_kv_heads);
-    total += ShareOfBytes(b.ffn, held_experts * rank.ffn_columns.size(),
-                          experts * shape.ffn_size);
+    total += ShareOfBytes(b.ffn, held_experts * rank.ffn_columns.size(), experts * shape.ffn_size);
     total += b.common;
   }
   const uint64_t vocab = rank.vocab_rows.size();
-  if (rank.first_stage)
-    total += ShareOfBytes(bytes.embedding, vocab, shape.vocab_size);
+  if (rank.first_stage) total += ShareOfBytes(bytes.embedding, vocab, shape.vocab_size);
   if (rank.last_stage) {
-    total +=
-        ShareOfBytes(bytes.head, vocab, shape.vocab_size) + bytes.final_norm;
+    total += ShareOfBytes(bytes.head, vocab, shape.vocab_size) + bytes.final_norm;
   }
   return total;
 }
 
-TrafficTotals StepTotals(const Layout &layout, uint32_t tokens,
-                         const TrafficOptions &options) {
+TrafficTotals StepTotals(const Layout& layout, uint32_t tokens, const TrafficOptions& options) {
   TrafficTotals totals;
-  for (const RankLayout &rank : layout.ranks) {
+  for (const RankLayout& rank : layout.ranks) {
     StepCounts counts;
     counts.tokens = tokens;
     counts.greedy_rows = 1;
     // Which rank holds a token's embedding depends on the token; together they
     // hold each once.
-    counts.embedded_tokens =
-        rank.first_stage && rank.coord.tp == 0 ? tokens : 0;
-    if (layout.shape.post_norms)
-      counts.wide_rows = uint64_t{2} * rank.layers.size() * tokens;
+    counts.embedded_tokens = rank.first_stage && rank.coord.tp == 0 ? tokens : 0;
+    if (layout.shape.post_norms) counts.wide_rows = uint64_t{2} * rank.layers.size() * tokens;
     AddTrafficOfStep(layout, rank.rank, counts, options, &totals);
   }
   return totals;
 }
 
-std::string ReportText(const LayoutReport &report) {
-  const Layout &layout = *report.layout;
-  const Split &split = layout.split;
-  std::string text =
-      fmt::format("layout {}: {} ranks in {} replica{}\n", split.ToString(),
-                  split.world_size(), split.dp, split.dp == 1 ? "" : "s");
+std::string ReportText(const LayoutReport& report) {
+  const Layout& layout = *report.layout;
+  const Split& split = layout.split;
+  std::string text = fmt::format("layout {}: {} ranks in {} replica{}\n", split.ToString(),
+                                 split.world_size(), split.dp, split.dp == 1 ? "" : "s");
   text += RankTable(report);
   text += fmt::format(
       "KV heads held more than once: {} a layer, {} B a token and layer\n"
       "largest share over the even one: attention {:.3f}, ffn {:.3f}; tp "
       "speeds up at most "
       "{:.2f}x\n",
-      layout.replicated_kv_heads, ReplicatedKvBytes(report),
-      layout.AttentionImbalance(), layout.FfnImbalance(), layout.TpCeiling());
+      layout.replicated_kv_heads, ReplicatedKvBytes(report), layout.AttentionImbalance(),
+      layout.FfnImbalance(), layout.TpCeiling());
   text += TrafficText("a decoded token", report, 1);
-  text += TrafficText(
-      fmt::format("a prefill of {} tokens", report.prefill_tokens).c_str(),
-      report, report.prefill_tokens);
-  if (!IsWhollyPriced(split))
-    text += "what ep, cp and dcp exchange is not in these figures\n";
+  text += TrafficText(fmt::format("a prefill of {} tokens", report.prefill_tokens).c_str(), report,
+                      report.prefill_tokens);
+  if (!IsWhollyPriced(split)) text += "what ep, cp and dcp exchange is not in these figures\n";
   return text;
 }
 
-std::string ReportJson(const LayoutReport &report) {
-  const Layout &layout = *report.layout;
+std::string ReportJson(const LayoutReport& report) {
+  const Layout& layout = *report.layout;
   Json json;
   json["split"] = SplitJson(layout.split);
   json["world_size"] = layout.split.world_size();
@@ -234,12 +201,11 @@ std::string ReportJson(const LayoutReport &report) {
   json["ffn_imbalance"] = layout.FfnImbalance();
   json["tp_ceiling"] = layout.TpCeiling();
   json["ranks"] = Json::array();
-  for (const RankLayout &rank : layout.ranks)
-    json["ranks"].push_back(RankJson(report, rank));
+  for (const RankLayout& rank : layout.ranks) json["ranks"].push_back(RankJson(report, rank));
   json["traffic"] = {{"whole", IsWhollyPriced(layout.split)},
                      {"decode", TrafficJson(report, 1)},
                      {"prefill", TrafficJson(report, report.prefill_tokens)}};
   return json.dump(2) + "\n";
 }
 
-} // namespace cleave
+}  // namespace cleave

@@ -13,24 +13,25 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-Layout Make(const ModelShape &shape, const Split &split) {
+Layout Make(const ModelShape& shape, const Split& split) {
   Result<Layout> layout = MakeLayout(shape, split, CostsByWork(shape));
   EXPECT_TRUE(layout.ok()) << layout.status().ToString();
   return std::move(layout).value();
 }
 
-// A byte for each weight.
-ModelBytes BytesOf(const ModelShape &shape) {
+// One to three bytes for each weight.
+ModelBytes BytesOf(const ModelShape& shape) {
   ModelBytes bytes;
-  LayerBytes layer;
-  layer.query =
-      uint64_t{2} * shape.num_heads * shape.head_dim * shape.hidden_size;
-  layer.kv =
-      uint64_t{2} * shape.num_kv_heads * shape.head_dim * shape.hidden_size;
-  layer.ffn = uint64_t{3} * std::max(shape.num_experts, 1U) * shape.ffn_size *
-              shape.hidden_size;
-  layer.common = uint64_t{2} * shape.hidden_size;
-  bytes.layers.assign(shape.num_layers, layer);
+  for (uint64_t l = 0; l < shape.num_layers; ++l) {
+    // Layers may differ, as mixed quantisations do.
+    const uint64_t width = 1 + l % 3;
+    LayerBytes layer;
+    layer.query = width * 2 * shape.num_heads * shape.head_dim * shape.hidden_size;
+    layer.kv = width * 2 * shape.num_kv_heads * shape.head_dim * shape.hidden_size;
+    layer.ffn = width * 3 * std::max(shape.num_experts, 1U) * shape.ffn_size * shape.hidden_size;
+    layer.common = width * 2 * shape.hidden_size;
+    bytes.layers.push_back(layer);
+  }
   bytes.embedding = uint64_t{shape.vocab_size} * shape.hidden_size;
   bytes.head = bytes.embedding;
   bytes.final_norm = shape.hidden_size;
@@ -41,34 +42,29 @@ TEST(LayoutReport, WeightsOfRanksAddUpToTheModelAndItsCopies) {
   RngStream rng(1);
   for (int i = 0; i < 1500; ++i) {
     const ModelShape shape = DrawShape(&rng);
-    const Result<Layout> layout =
-        MakeLayout(shape, DrawSplit(&rng, shape), CostsByWork(shape));
-    if (!layout.ok())
-      continue;
-    const Split &split = layout->split;
+    const Result<Layout> layout = MakeLayout(shape, DrawSplit(&rng, shape), CostsByWork(shape));
+    if (!layout.ok()) continue;
+    const Split& split = layout->split;
     const ModelBytes bytes = BytesOf(shape);
     uint64_t held = 0;
-    uint64_t kv_copies = 0;
-    for (const RankLayout &rank : layout->ranks) {
+    uint64_t kv_heads = 0;  // copies in a layer
+    for (const RankLayout& rank : layout->ranks) {
       held += WeightBytesOf(*layout, rank, bytes);
-      kv_copies += uint64_t{rank.kv_heads.size()} * rank.layers.size();
+      if (rank.coord.pp == 0) kv_heads += rank.kv_heads.size();
     }
-    const LayerBytes &layer = bytes.layers[0];
-    const uint64_t layers = shape.num_layers;
-    const uint64_t expected =
-        layers * layer.query * split.cp +
-        kv_copies * layer.kv / shape.num_kv_heads +
-        layers * layer.ffn * (split.ep == 1 ? split.cp : 1) +
-        layers * layer.common * split.ranks_per_stage() +
-        (bytes.embedding + bytes.head) * split.cp +
-        bytes.final_norm * split.ranks_per_stage();
+    uint64_t expected =
+        (bytes.embedding + bytes.head) * split.cp + bytes.final_norm * split.ranks_per_stage();
+    for (const LayerBytes& layer : bytes.layers) {
+      expected += layer.query * split.cp + layer.kv / shape.num_kv_heads * kv_heads +
+                  layer.ffn * (split.ep == 1 ? split.cp : 1) +
+                  layer.common * split.ranks_per_stage();
+    }
     ASSERT_EQ(held, expected) << split.ToString();
   }
 }
 
 TEST(LayoutReport, TextSaysWhoHoldsWhatAndWhatItCosts) {
-  const Layout layout =
-      Make(DemoShape(), {.pp = 2, .tp = 2, .pp_layers = {20, 10}});
+  const Layout layout = Make(DemoShape(), {.pp = 2, .tp = 2, .pp_layers = {20, 10}});
   const ModelBytes bytes = BytesOf(DemoShape());
   LayoutReport report;
   report.layout = &layout;
@@ -76,17 +72,10 @@ TEST(LayoutReport, TextSaysWhoHoldsWhatAndWhatItCosts) {
   report.kv_head_bytes = 256;
   report.traffic.one_shot_max_bytes = 65536;
   const std::string text = ReportText(report);
-  EXPECT_THAT(
-      text,
-      HasSubstr("layout dp=1 pp=2 tp=2 ep=1 cp=1 pp-layers=20,10: 4 ranks in 1 "
-                "replica\n"));
-  EXPECT_THAT(
-      text,
-      HasSubstr(
-          "KV heads held more than once: 1 a layer, 256 B a token and layer"));
-  EXPECT_THAT(
-      text,
-      HasSubstr("attention 1.167, ffn 1.000; tp speeds up at most 1.92x"));
+  EXPECT_THAT(text, HasSubstr("layout dp=1 pp=2 tp=2 ep=1 cp=1 pp-layers=20,10: 4 ranks in 1 "
+                              "replica\n"));
+  EXPECT_THAT(text, HasSubstr("KV heads held more than once: 1 a layer, 256 B a token and layer"));
+  EXPECT_THAT(text, HasSubstr("attention 1.167, ffn 1.000; tp speeds up at most 1.92x"));
   EXPECT_THAT(text, HasSubstr("20-29"));
   EXPECT_THAT(text, HasSubstr("24576-49151"));
   EXPECT_THAT(text, HasSubstr("a prefill of 512 tokens"));
@@ -94,21 +83,18 @@ TEST(LayoutReport, TextSaysWhoHoldsWhatAndWhatItCosts) {
   EXPECT_THAT(text, Not(HasSubstr("not in these figures")));
   const Layout context = Make(DemoShape(), {.cp = 2});
   report.layout = &context;
-  EXPECT_THAT(
-      ReportText(report),
-      HasSubstr("what ep, cp and dcp exchange is not in these figures"));
+  EXPECT_THAT(ReportText(report),
+              HasSubstr("what ep, cp and dcp exchange is not in these figures"));
   const Layout one = Make(DemoShape(), {});
   report.layout = &one;
-  EXPECT_THAT(ReportText(report),
-              HasSubstr("a decoded token: nothing is exchanged"));
+  EXPECT_THAT(ReportText(report), HasSubstr("a decoded token: nothing is exchanged"));
 }
 
 TEST(LayoutReport, JsonHoldsTheLayoutAndItsTraffic) {
   ModelShape shape = DemoShape();
   shape.num_experts = 10;
   shape.experts_per_token = 2;
-  const Layout layout =
-      Make(shape, {.dp = 2, .tp = 2, .ep = 2, .tp_shares = {2, 1}});
+  const Layout layout = Make(shape, {.dp = 2, .tp = 2, .ep = 2, .tp_shares = {2, 1}});
   const ModelBytes bytes = BytesOf(shape);
   LayoutReport report;
   report.layout = &layout;
@@ -121,17 +107,16 @@ TEST(LayoutReport, JsonHoldsTheLayoutAndItsTraffic) {
   EXPECT_EQ(json["world_size"], 4);
   EXPECT_EQ(json["split"]["tp_shares"], nlohmann::json::array({2, 1}));
   EXPECT_EQ(json["ranks"].size(), 2);
-  const nlohmann::json &rank = json["ranks"][1];
+  const nlohmann::json& rank = json["ranks"][1];
   EXPECT_EQ(rank["q_heads"], nlohmann::json::array({6, 9}));
   EXPECT_EQ(rank["kv_heads"], nlohmann::json::array({2, 3}));
   EXPECT_EQ(rank["ep"], 1);
   EXPECT_EQ(rank["experts"], nlohmann::json::array({7, 8, 9}));
   EXPECT_EQ(rank["kv_bytes_per_token"], 512 * 30);
-  EXPECT_EQ(rank["weight_bytes"],
-            WeightBytesOf(layout, layout.ranks[1], bytes));
+  EXPECT_EQ(rank["weight_bytes"], WeightBytesOf(layout, layout.ranks[1], bytes));
   EXPECT_EQ(json["replicated_kv_bytes_per_token_and_layer"], 0);
   EXPECT_EQ(json["traffic"]["whole"], false);
-  const nlohmann::json &decode = json["traffic"]["decode"];
+  const nlohmann::json& decode = json["traffic"]["decode"];
   EXPECT_EQ(decode["tokens"], 1);
   EXPECT_EQ(decode["axes"][0]["axis"], "tp");
   EXPECT_EQ(decode["axes"][0]["ops"][0]["op"], "all_reduce");
@@ -145,16 +130,13 @@ TEST(LayoutReport, TotalsHoldEachEmbeddingRowOnce) {
   TrafficOptions options;
   options.one_shot_max_bytes = 1U << 30U;
   const TrafficTotals totals = StepTotals(layout, 7, options);
-  EXPECT_EQ(totals.of(Axis::kTp, CommOp::kAllGather).bytes,
-            7 * 576 * 4 + 3 * 8);
-  EXPECT_EQ(totals.of(Axis::kTp, CommOp::kAllReduce).bytes,
-            uint64_t{3} * 60 * 7 * 2305);
+  EXPECT_EQ(totals.of(Axis::kTp, CommOp::kAllGather).bytes, 7 * 576 * 4 + 3 * 8);
+  EXPECT_EQ(totals.of(Axis::kTp, CommOp::kAllReduce).bytes, uint64_t{3} * 60 * 7 * 2305);
   // Families with post norms send int64.
   shape.post_norms = true;
   const TrafficTotals wide = StepTotals(Make(shape, {.tp = 3}), 7, options);
-  EXPECT_EQ(wide.of(Axis::kTp, CommOp::kAllReduce).bytes,
-            uint64_t{3} * 60 * 7 * 4609);
+  EXPECT_EQ(wide.of(Axis::kTp, CommOp::kAllReduce).bytes, uint64_t{3} * 60 * 7 * 4609);
 }
 
-} // namespace
-} // namespace cleave
+}  // namespace
+}  // namespace cleave

@@ -15,14 +15,13 @@ namespace {
 
 using Counts = std::vector<uint32_t>;
 
-Counts Sizes(const std::vector<Range> &ranges) {
+Counts Sizes(const std::vector<Range>& ranges) {
   Counts sizes;
-  for (const Range &range : ranges)
-    sizes.push_back(range.size());
+  for (const Range& range : ranges) sizes.push_back(range.size());
   return sizes;
 }
 
-Layout Make(const ModelShape &shape, const Split &split) {
+Layout Make(const ModelShape& shape, const Split& split) {
   Result<Layout> layout = MakeLayout(shape, split, CostsByWork(shape));
   EXPECT_TRUE(layout.ok()) << layout.status().ToString();
   return std::move(layout).value();
@@ -31,16 +30,14 @@ Layout Make(const ModelShape &shape, const Split &split) {
 // The largest b with b <= n · part / whole + 1/2, by counting up.
 uint32_t RoundedByCounting(uint64_t n, uint64_t part, uint64_t whole) {
   uint64_t b = 0;
-  while (2 * (b + 1) * whole <= 2 * n * part + whole)
-    ++b;
+  while (2 * (b + 1) * whole <= 2 * n * part + whole) ++b;
   return static_cast<uint32_t>(b);
 }
 
 TEST(ShareOut, PutsBordersByTheFormula) {
   EXPECT_EQ(Sizes(ShareOut(9, {1, 1})), Counts({5, 4}));
   EXPECT_EQ(Sizes(ShareOut(9, {1, 1, 1, 1})), Counts({2, 3, 2, 2}));
-  EXPECT_EQ(Sizes(ShareOut(64, {1, 1, 1, 1, 1, 1})),
-            Counts({11, 10, 11, 11, 10, 11}));
+  EXPECT_EQ(Sizes(ShareOut(64, {1, 1, 1, 1, 1, 1})), Counts({11, 10, 11, 11, 10, 11}));
   EXPECT_EQ(Sizes(ShareOut(9, {3, 1})), Counts({7, 2}));
   EXPECT_EQ(Sizes(ShareOut(2, {1, 1, 1})), Counts({1, 0, 1}));
   EXPECT_EQ(Sizes(ShareOut(5, {0, 0})), Counts({3, 2}));
@@ -58,14 +55,12 @@ TEST(ShareOut, HoldsEveryUnitOnceInOrder) {
     std::vector<uint32_t> weights(Draw(&rng, 1, 12), 1);
     const bool even = rng.Below(2) == 0;
     if (!even) {
-      for (uint32_t &w : weights)
-        w = Draw(&rng, 0, 9);
+      for (uint32_t& w : weights) w = Draw(&rng, 0, 9);
       weights[0] = Draw(&rng, 1, 9);
     }
     const std::vector<Range> ranges = ShareOut(n, weights);
     ASSERT_EQ(ranges.size(), weights.size());
-    const uint64_t sum =
-        std::accumulate(weights.begin(), weights.end(), uint64_t{0});
+    const uint64_t sum = std::accumulate(weights.begin(), weights.end(), uint64_t{0});
     uint64_t before = 0;
     uint32_t end = 0;
     for (size_t r = 0; r < ranges.size(); ++r) {
@@ -74,13 +69,12 @@ TEST(ShareOut, HoldsEveryUnitOnceInOrder) {
       EXPECT_EQ(ranges[r].end, RoundedByCounting(n, before, sum));
       end = ranges[r].end;
       if (even) {
-        EXPECT_EQ(ranges[r], EvenShare(n, static_cast<uint32_t>(ranges.size()),
-                                       static_cast<uint32_t>(r)));
+        EXPECT_EQ(ranges[r],
+                  EvenShare(n, static_cast<uint32_t>(ranges.size()), static_cast<uint32_t>(r)));
       }
     }
     EXPECT_EQ(end, n);
-    if (!even)
-      continue;
+    if (!even) continue;
     const Counts sizes = Sizes(ranges);
     const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
     EXPECT_LE(*most - *least, 1);
@@ -88,8 +82,7 @@ TEST(ShareOut, HoldsEveryUnitOnceInOrder) {
 }
 
 // Every way to put `layers` into `stages` of at least one.
-void AllCuts(uint32_t layers, uint32_t stages, Counts *prefix,
-             std::vector<Counts> *out) {
+void AllCuts(uint32_t layers, uint32_t stages, Counts* prefix, std::vector<Counts>* out) {
   if (stages == 1) {
     prefix->push_back(layers);
     out->push_back(*prefix);
@@ -104,16 +97,14 @@ void AllCuts(uint32_t layers, uint32_t stages, Counts *prefix,
 }
 
 // Largest stage cost, then the sum of squares.
-std::pair<double, double> Judge(const LayerCosts &costs, const Counts &cut) {
+std::pair<double, double> Judge(const LayerCosts& costs, const Counts& cut) {
   double largest = 0;
   double squares = 0;
   size_t layer = 0;
   for (size_t s = 0; s < cut.size(); ++s) {
     double cost = s == 0 ? costs.embedding : 0;
-    for (uint32_t i = 0; i < cut[s]; ++i)
-      cost += costs.layers[layer++];
-    if (s + 1 == cut.size())
-      cost += costs.head;
+    for (uint32_t i = 0; i < cut[s]; ++i) cost += costs.layers[layer++];
+    if (s + 1 == cut.size()) cost += costs.head;
     largest = std::max(largest, cost);
     squares += cost * cost;
   }
@@ -127,15 +118,14 @@ TEST(BalanceLayers, IsTheBestOfAllCuts) {
     const uint32_t stages = Draw(&rng, 1, layers);
     LayerCosts costs;
     const uint32_t spread = rng.Below(2) == 0 ? 0 : 7;
-    for (uint32_t l = 0; l < layers; ++l)
-      costs.layers.push_back(3 + Draw(&rng, 0, spread));
+    for (uint32_t l = 0; l < layers; ++l) costs.layers.push_back(3 + Draw(&rng, 0, spread));
     costs.embedding = Draw(&rng, 0, 10);
     costs.head = Draw(&rng, 0, 20);
     std::vector<Counts> cuts;
     Counts prefix;
     AllCuts(layers, stages, &prefix, &cuts);
-    const Counts best = *std::min_element(
-        cuts.begin(), cuts.end(), [&](const auto &a, const auto &b) {
+    const Counts best =
+        *std::min_element(cuts.begin(), cuts.end(), [&](const auto& a, const auto& b) {
           const auto left = Judge(costs, a);
           const auto right = Judge(costs, b);
           return left != right ? left < right : a > b;
@@ -145,26 +135,20 @@ TEST(BalanceLayers, IsTheBestOfAllCuts) {
 }
 
 TEST(BalanceLayers, CountsEmbeddingAndHead) {
-  EXPECT_EQ(BalanceLayers({std::vector<double>(7, 1.0), 0, 0}, 3),
-            Counts({3, 2, 2}));
-  EXPECT_EQ(BalanceLayers({std::vector<double>(7, 0.1), 0, 0}, 3),
-            Counts({3, 2, 2}));
-  EXPECT_EQ(BalanceLayers({std::vector<double>(30, 1.0), 0, 8}, 2),
-            Counts({19, 11}));
-  EXPECT_EQ(BalanceLayers({std::vector<double>(30, 1.0), 8, 0}, 2),
-            Counts({11, 19}));
-  EXPECT_EQ(BalanceLayers({std::vector<double>(4, 0.0), 0, 0}, 4),
-            Counts({1, 1, 1, 1}));
+  EXPECT_EQ(BalanceLayers({std::vector<double>(7, 1.0), 0, 0}, 3), Counts({3, 2, 2}));
+  EXPECT_EQ(BalanceLayers({std::vector<double>(7, 0.1), 0, 0}, 3), Counts({3, 2, 2}));
+  EXPECT_EQ(BalanceLayers({std::vector<double>(30, 1.0), 0, 8}, 2), Counts({19, 11}));
+  EXPECT_EQ(BalanceLayers({std::vector<double>(30, 1.0), 8, 0}, 2), Counts({11, 19}));
+  EXPECT_EQ(BalanceLayers({std::vector<double>(4, 0.0), 0, 0}, 4), Counts({1, 1, 1, 1}));
   // The largest model there is, costs that say nothing.
   const Counts cut = BalanceLayers({std::vector<double>(1024, 0.0), 0, 0}, 340);
   EXPECT_EQ(std::accumulate(cut.begin(), cut.end(), 0U), 1024);
 }
 
 // Ranges of ranks in order: one after another from 0 to n.
-void ExpectCovers(const std::vector<Range> &ranges, uint32_t n,
-                  const char *what) {
+void ExpectCovers(const std::vector<Range>& ranges, uint32_t n, const char* what) {
   uint32_t end = 0;
-  for (const Range &range : ranges) {
+  for (const Range& range : ranges) {
     EXPECT_EQ(range.begin, end) << what;
     EXPECT_GT(range.size(), 0) << what;
     end = range.end;
@@ -172,55 +156,49 @@ void ExpectCovers(const std::vector<Range> &ranges, uint32_t n,
   EXPECT_EQ(end, n) << what;
 }
 
-void ExpectUnitBorders(const Range &range, uint32_t unit, uint32_t n) {
+void ExpectUnitBorders(const Range& range, uint32_t unit, uint32_t n) {
   EXPECT_EQ(range.begin % unit, 0);
   EXPECT_TRUE(range.end % unit == 0 || range.end == n);
 }
 
 // How often a stage's ranks hold each (expert, column), by counting.
-void ExpectFfnHeld(const Layout &layout, uint32_t stage) {
+void ExpectFfnHeld(const Layout& layout, uint32_t stage) {
   const uint32_t experts = std::max(layout.shape.num_experts, 1U);
   const uint32_t f = layout.shape.ffn_size;
   Counts held(static_cast<size_t>(experts) * f, 0);
-  for (const RankLayout &rank : layout.ranks) {
-    if (rank.coord.pp != stage)
-      continue;
+  for (const RankLayout& rank : layout.ranks) {
+    if (rank.coord.pp != stage) continue;
     std::vector<uint32_t> own = rank.experts;
     if (layout.shape.num_experts == 0) {
       EXPECT_TRUE(own.empty());
       own = {0};
     }
     for (const uint32_t e : own) {
-      for (uint32_t c = rank.ffn_columns.begin; c < rank.ffn_columns.end; ++c)
-        ++held[e * f + c];
+      for (uint32_t c = rank.ffn_columns.begin; c < rank.ffn_columns.end; ++c) ++held[e * f + c];
     }
   }
   const uint32_t times = layout.split.ep == 1 ? layout.split.cp : 1;
-  for (const uint32_t count : held)
-    ASSERT_EQ(count, times) << layout.split.ToString();
+  for (const uint32_t count : held) ASSERT_EQ(count, times) << layout.split.ToString();
 }
 
 // Copies of KV heads beyond the first, from who reads what.
-uint32_t ReplicasByCounting(const Layout &layout) {
-  std::map<std::pair<uint32_t, uint32_t>, bool> held; // (dcp group, KV head)
-  for (const RankLayout &rank : layout.ranks) {
-    if (rank.coord.pp != 0 || rank.coord.cp != 0)
-      continue;
+uint32_t ReplicasByCounting(const Layout& layout) {
+  std::map<std::pair<uint32_t, uint32_t>, bool> held;  // (dcp group, KV head)
+  for (const RankLayout& rank : layout.ranks) {
+    if (rank.coord.pp != 0 || rank.coord.cp != 0) continue;
     for (uint32_t h = rank.q_heads.begin; h < rank.q_heads.end; ++h) {
-      held[{rank.coord.tp / layout.split.dcp, h / layout.shape.q_per_kv()}] =
-          true;
+      held[{rank.coord.tp / layout.split.dcp, h / layout.shape.q_per_kv()}] = true;
     }
   }
   return static_cast<uint32_t>(held.size()) - layout.shape.num_kv_heads;
 }
 
-void ExpectHeads(const Layout &layout, const RankLayout &rank) {
+void ExpectHeads(const Layout& layout, const RankLayout& rank) {
   const uint32_t q_per_kv = layout.shape.q_per_kv();
   std::vector<bool> needed(layout.shape.num_kv_heads, false);
   for (const uint32_t other : DcpGroupOf(layout.split, rank.rank)) {
     const Range q = layout.ranks[other].q_heads;
-    for (uint32_t h = q.begin; h < q.end; ++h)
-      needed[h / q_per_kv] = true;
+    for (uint32_t h = q.begin; h < q.end; ++h) needed[h / q_per_kv] = true;
   }
   uint32_t mine = 0;
   for (uint32_t kv = 0; kv < layout.shape.num_kv_heads; ++kv) {
@@ -236,14 +214,14 @@ void ExpectHeads(const Layout &layout, const RankLayout &rank) {
   EXPECT_EQ(mine, rank.q_heads.size());
 }
 
-void ExpectWhole(const Layout &layout) {
-  const Split &split = layout.split;
+void ExpectWhole(const Layout& layout) {
+  const Split& split = layout.split;
   ASSERT_EQ(layout.ranks.size(), split.ranks_per_replica());
   std::vector<Range> layers;
   std::vector<Range> heads;
   std::vector<Range> vocab;
   for (uint32_t r = 0; r < layout.ranks.size(); ++r) {
-    const RankLayout &rank = layout.ranks[r];
+    const RankLayout& rank = layout.ranks[r];
     EXPECT_EQ(rank.rank, r);
     EXPECT_EQ(layout.of(rank.coord), rank);
     EXPECT_EQ(rank.first_stage, rank.layers.begin == 0);
@@ -257,20 +235,16 @@ void ExpectWhole(const Layout &layout) {
     EXPECT_EQ(rank.q_heads, layout.of({.tp = rank.coord.tp}).q_heads);
     EXPECT_EQ(rank.vocab_rows, layout.of({.tp = rank.coord.tp}).vocab_rows);
     EXPECT_TRUE(std::is_sorted(rank.experts.begin(), rank.experts.end()));
-    if (rank.coord.cp != 0)
-      continue;
-    if (rank.coord.tp == 0)
-      layers.push_back(rank.layers);
-    if (rank.coord.pp != 0)
-      continue;
+    if (rank.coord.cp != 0) continue;
+    if (rank.coord.tp == 0) layers.push_back(rank.layers);
+    if (rank.coord.pp != 0) continue;
     heads.push_back(rank.q_heads);
     vocab.push_back(rank.vocab_rows);
   }
   ExpectCovers(layers, layout.shape.num_layers, "layers");
   ExpectCovers(heads, layout.shape.num_heads, "query heads");
   ExpectCovers(vocab, layout.shape.vocab_size, "vocabulary");
-  for (uint32_t stage = 0; stage < split.pp; ++stage)
-    ExpectFfnHeld(layout, stage);
+  for (uint32_t stage = 0; stage < split.pp; ++stage) ExpectFfnHeld(layout, stage);
   EXPECT_EQ(layout.replicated_kv_heads, ReplicasByCounting(layout));
   if (!split.pp_layers.empty()) {
     EXPECT_EQ(Sizes(layers), split.pp_layers);
@@ -282,8 +256,7 @@ TEST(Layout, HoldsEverythingAsOftenAsStated) {
   int made = 0;
   for (int i = 0; i < 4000; ++i) {
     const ModelShape shape = DrawShape(&rng);
-    const Result<Layout> layout =
-        MakeLayout(shape, DrawSplit(&rng, shape), CostsByWork(shape));
+    const Result<Layout> layout = MakeLayout(shape, DrawSplit(&rng, shape), CostsByWork(shape));
     if (!layout.ok()) {
       EXPECT_EQ(layout.status().code(), StatusCode::kInvalidArgument);
       continue;
@@ -301,28 +274,17 @@ TEST(Layout, EvenSharesDifferByOneUnitAtMost) {
     Split split = DrawSplit(&rng, shape);
     split.tp_shares.clear();
     const Result<Layout> layout = MakeLayout(shape, split, CostsByWork(shape));
-    if (!layout.ok())
-      continue;
+    if (!layout.ok()) continue;
     const auto spread = [&](auto units_of) {
       Counts counts;
-      for (const RankLayout &rank : layout->ranks)
-        counts.push_back(units_of(rank));
-      const auto [least, most] =
-          std::minmax_element(counts.begin(), counts.end());
+      for (const RankLayout& rank : layout->ranks) counts.push_back(units_of(rank));
+      const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
       return *most - *least;
     };
-    EXPECT_LE(spread([](const RankLayout &r) { return r.q_heads.size(); }), 1);
-    EXPECT_LE(spread([](const RankLayout &r) {
-                return (r.ffn_columns.size() + 63) / 64;
-              }),
-              1);
-    EXPECT_LE(spread([](const RankLayout &r) {
-                return (r.vocab_rows.size() + 15) / 16;
-              }),
-              1);
-    EXPECT_LE(
-        spread([](const RankLayout &r) { return uint32_t(r.experts.size()); }),
-        1);
+    EXPECT_LE(spread([](const RankLayout& r) { return r.q_heads.size(); }), 1);
+    EXPECT_LE(spread([](const RankLayout& r) { return (r.ffn_columns.size() + 63) / 64; }), 1);
+    EXPECT_LE(spread([](const RankLayout& r) { return (r.vocab_rows.size() + 15) / 16; }), 1);
+    EXPECT_LE(spread([](const RankLayout& r) { return uint32_t(r.experts.size()); }), 1);
   }
 }
 
@@ -388,8 +350,7 @@ TEST(Layout, CutsTenExpertsOverFour) {
 
 TEST(Layout, FollowsSharesAndStages) {
   const Layout layout =
-      Make(DemoShape(),
-           {.pp = 2, .tp = 2, .tp_shares = {3, 1}, .pp_layers = {10, 20}});
+      Make(DemoShape(), {.pp = 2, .tp = 2, .tp_shares = {3, 1}, .pp_layers = {10, 20}});
   ExpectWhole(layout);
   EXPECT_EQ(layout.ranks[0].q_heads, (Range{0, 7}));
   EXPECT_EQ(layout.ranks[1].ffn_columns, (Range{1152, 1536}));
@@ -408,19 +369,16 @@ TEST(Layout, EveryRunHasOneRankOfEachGroup) {
     split.tp = split.dcp * Draw(&rng, 1, 3);
     const uint32_t positions = Draw(&rng, 0, 20000);
     const uint32_t shards = split.cp * split.dcp;
-    std::map<uint32_t, uint32_t> held; // by dcp group
+    std::map<uint32_t, uint32_t> held;  // by dcp group
     for (uint32_t rank = 0; rank < split.ranks_per_replica(); ++rank) {
       const RankCoord at = CoordOf(split, rank);
       uint32_t counted = 0;
-      for (uint32_t p = 0; p < positions; ++p)
-        counted += HoldsRun(split, at, p / 512) ? 1 : 0;
-      ASSERT_EQ(PositionsHeld(split, at, positions), counted)
-          << split.ToString() << positions;
+      for (uint32_t p = 0; p < positions; ++p) counted += HoldsRun(split, at, p / 512) ? 1 : 0;
+      ASSERT_EQ(PositionsHeld(split, at, positions), counted) << split.ToString() << positions;
       EXPECT_LE(counted, positions / shards + 512);
       held[at.tp / split.dcp] += counted;
     }
-    for (const auto &[group, sum] : held)
-      EXPECT_EQ(sum, positions);
+    for (const auto& [group, sum] : held) EXPECT_EQ(sum, positions);
   }
   const Split split{.tp = 2, .cp = 3, .dcp = 2};
   EXPECT_TRUE(HoldsRun(split, {.tp = 0, .cp = 1}, 1));
@@ -452,5 +410,5 @@ TEST(ModelShape, TakesTheCountsOfAConfig) {
   EXPECT_EQ(costs.head, 576.0 * 49152);
 }
 
-} // namespace
-} // namespace cleave
+}  // namespace
+}  // namespace cleave

@@ -4,7 +4,7 @@
 
 namespace cleave {
 
-ModelShape ShapeOf(const ModelConfig &config) {
+ModelShape ShapeOf(const ModelConfig& config) {
   ModelShape shape;
   shape.num_layers = config.num_layers();
   shape.hidden_size = config.hidden_size;
@@ -19,25 +19,21 @@ ModelShape ShapeOf(const ModelConfig &config) {
 }
 
 double ModelShape::AttentionWork() const {
-  return 2.0 * hidden_size * head_dim *
-         (static_cast<double>(num_heads) + num_kv_heads);
+  return 2.0 * hidden_size * head_dim * (static_cast<double>(num_heads) + num_kv_heads);
 }
 
 double ModelShape::FfnWork() const {
   const double dense = 3.0 * hidden_size * ffn_size;
-  if (num_experts == 0)
-    return dense;
-  return dense * experts_per_token +
-         static_cast<double>(hidden_size) * num_experts;
+  if (num_experts == 0) return dense;
+  return dense * experts_per_token + static_cast<double>(hidden_size) * num_experts;
 }
 
-LayerCosts CostsByWork(const ModelShape &shape) {
+LayerCosts CostsByWork(const ModelShape& shape) {
   LayerCosts costs;
-  costs.layers.assign(shape.num_layers,
-                      shape.AttentionWork() + shape.FfnWork());
+  costs.layers.assign(shape.num_layers, shape.AttentionWork() + shape.FfnWork());
   costs.embedding = shape.hidden_size;
   costs.head = static_cast<double>(shape.hidden_size) * shape.vocab_size;
   return costs;
 }
 
-} // namespace cleave
+}  // namespace cleave

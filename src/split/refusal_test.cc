@@ -15,7 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-std::string Refusal(const ModelShape &shape, const Split &split) {
+std::string Refusal(const ModelShape& shape, const Split& split) {
   const Result<Layout> layout = MakeLayout(shape, split, CostsByWork(shape));
   EXPECT_FALSE(layout.ok()) << split.ToString();
   EXPECT_EQ(layout.status().code(), StatusCode::kInvalidArgument);
@@ -29,58 +29,48 @@ ModelShape ExpertShape() {
   return shape;
 }
 
-uint32_t Number(const std::string &text) {
+uint32_t Number(const std::string& text) {
   uint32_t value = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   EXPECT_TRUE(error == std::errc() && end == text.data() + text.size()) << text;
   return value;
 }
 
-std::vector<uint32_t> Numbers(const std::string &text) {
+std::vector<uint32_t> Numbers(const std::string& text) {
   std::vector<uint32_t> values;
   std::istringstream in(text);
-  for (std::string part; std::getline(in, part, ',');)
-    values.push_back(Number(part));
+  for (std::string part; std::getline(in, part, ',');) values.push_back(Number(part));
   return values;
 }
 
 // "pp=2 tp=6" as a reader would type it.
-Split Typed(const std::string &text) {
+Split Typed(const std::string& text) {
   Split split;
   std::istringstream words(text);
   for (std::string word; words >> word;) {
     const size_t equals = word.find('=');
     const std::string name = word.substr(0, equals);
     const uint32_t value = Number(word.substr(equals + 1));
-    if (name == "dp")
-      split.dp = value;
-    if (name == "pp")
-      split.pp = value;
-    if (name == "tp")
-      split.tp = value;
-    if (name == "ep")
-      split.ep = value;
-    if (name == "cp")
-      split.cp = value;
-    if (name == "dcp")
-      split.dcp = value;
+    if (name == "dp") split.dp = value;
+    if (name == "pp") split.pp = value;
+    if (name == "tp") split.tp = value;
+    if (name == "ep") split.ep = value;
+    if (name == "cp") split.cp = value;
+    if (name == "dcp") split.dcp = value;
   }
   return split;
 }
 
-std::vector<Split> Suggested(const std::string &message) {
+std::vector<Split> Suggested(const std::string& message) {
   const std::string mark = "layouts that work: ";
   const size_t at = message.find(mark);
   std::vector<Split> splits;
-  if (at == std::string::npos)
-    return splits;
+  if (at == std::string::npos) return splits;
   std::string rest = message.substr(at + mark.size());
   for (size_t comma = 0; comma != std::string::npos;) {
     comma = rest.find(", ");
     splits.push_back(Typed(rest.substr(0, comma)));
-    if (comma != std::string::npos)
-      rest = rest.substr(comma + 2);
+    if (comma != std::string::npos) rest = rest.substr(comma + 2);
   }
   return splits;
 }
@@ -101,19 +91,13 @@ TEST(Refusal, NamesTheNumberTheLimitAndWhatWorks) {
               StartsWith("ep is 2; the model has no experts, so ep can only be "
                          "1; layouts that "
                          "work: tp=2"));
-  EXPECT_THAT(
-      Refusal(DemoShape(), {.tp = 4, .dcp = 3}),
-      StartsWith(
-          "dcp is 3; it must divide tp, 4; layouts that work: tp=4 dcp=2"));
-  EXPECT_THAT(
-      Refusal(ExpertShape(), {.tp = 4, .ep = 3}),
-      StartsWith(
-          "ep is 3; it must divide tp · cp, 4 · 1 = 4; layouts that work: "
-          "tp=4 ep=2"));
-  EXPECT_THAT(
-      Refusal(ExpertShape(), {.tp = 4, .ep = 12, .cp = 3}),
-      StartsWith(
-          "ep is 12; it can be at most 10: the model has 10 experts a layer"));
+  EXPECT_THAT(Refusal(DemoShape(), {.tp = 4, .dcp = 3}),
+              StartsWith("dcp is 3; it must divide tp, 4; layouts that work: tp=4 dcp=2"));
+  EXPECT_THAT(Refusal(ExpertShape(), {.tp = 4, .ep = 3}),
+              StartsWith("ep is 3; it must divide tp · cp, 4 · 1 = 4; layouts that work: "
+                         "tp=4 ep=2"));
+  EXPECT_THAT(Refusal(ExpertShape(), {.tp = 4, .ep = 12, .cp = 3}),
+              StartsWith("ep is 12; it can be at most 10: the model has 10 experts a layer"));
 }
 
 TEST(Refusal, NamesTheTightestLimit) {
@@ -144,26 +128,21 @@ TEST(Refusal, OfFewUnits) {
 }
 
 TEST(Refusal, OfSizes) {
-  EXPECT_THAT(
-      Refusal(DemoShape(), {.tp = 0}),
-      StartsWith(
-          "tp is 0; it must be between 1 and 4096; layouts that work: tp=1"));
+  EXPECT_THAT(Refusal(DemoShape(), {.tp = 0}),
+              StartsWith("tp is 0; it must be between 1 and 4096; layouts that work: tp=1"));
   EXPECT_THAT(Refusal(DemoShape(), {.dp = 0}), StartsWith("dp is 0"));
   EXPECT_THAT(Refusal(DemoShape(), {.pp = 0}), StartsWith("pp is 0"));
   EXPECT_THAT(Refusal(DemoShape(), {.ep = 0}), StartsWith("ep is 0"));
   EXPECT_THAT(Refusal(DemoShape(), {.cp = 0}), StartsWith("cp is 0"));
   EXPECT_THAT(Refusal(DemoShape(), {.dcp = 0}), StartsWith("dcp is 0"));
-  EXPECT_THAT(Refusal(DemoShape(), {.cp = 5000}),
-              StartsWith("cp is 5000; it must be between"));
+  EXPECT_THAT(Refusal(DemoShape(), {.cp = 5000}), StartsWith("cp is 5000; it must be between"));
   EXPECT_EQ(Refusal(DemoShape(), {.pp = 30, .tp = 9, .cp = 4096}),
             "pp 30 · tp 9 · cp 4096 is 1105920 ranks; a replica has at most "
             "16384; layouts that "
             "work: pp=30 tp=9");
   const uint32_t most = std::numeric_limits<uint32_t>::max();
-  EXPECT_THAT(
-      Refusal(DemoShape(),
-              {.dp = most, .pp = most, .tp = most, .ep = most, .cp = most}),
-      StartsWith("dp is 4294967295"));
+  EXPECT_THAT(Refusal(DemoShape(), {.dp = most, .pp = most, .tp = most, .ep = most, .cp = most}),
+              StartsWith("dp is 4294967295"));
 }
 
 TEST(Refusal, OfShares) {
@@ -182,10 +161,8 @@ TEST(Refusal, OfShares) {
             "16; what works: "
             "tp-shares 1,1");
   shape = ExpertShape();
-  EXPECT_THAT(
-      Refusal(shape,
-              {.tp = 9, .ep = 9, .tp_shares = {9, 9, 9, 9, 9, 9, 9, 9, 4}}),
-      StartsWith("tp-shares 9,9,9,9,9,9,9,9,4 leave "));
+  EXPECT_THAT(Refusal(shape, {.tp = 9, .ep = 9, .tp_shares = {9, 9, 9, 9, 9, 9, 9, 9, 4}}),
+              StartsWith("tp-shares 9,9,9,9,9,9,9,9,4 leave "));
 }
 
 TEST(Refusal, OfStages) {
@@ -195,63 +172,50 @@ TEST(Refusal, OfStages) {
   EXPECT_THAT(Refusal(DemoShape(), {.pp = 2, .pp_layers = {30, 0}}),
               StartsWith("pp-layers gives stage 1 no layer; each needs at "
                          "least 1; what works"));
-  EXPECT_THAT(
-      Refusal(DemoShape(), {.pp = 3, .pp_layers = {15, 15}}),
-      StartsWith(
-          "pp-layers has 2 numbers; pp 3 needs 3; what works: pp-layers "));
+  EXPECT_THAT(Refusal(DemoShape(), {.pp = 3, .pp_layers = {15, 15}}),
+              StartsWith("pp-layers has 2 numbers; pp 3 needs 3; what works: pp-layers "));
   // Sums that would wrap round to 30.
   EXPECT_THAT(Refusal(DemoShape(), {.pp = 2, .pp_layers = {0xffffffffU, 31}}),
               HasSubstr("add up to 4294967326"));
-  EXPECT_THAT(
-      Refusal(DemoShape(),
-              {.pp = 2, .tp = 2, .tp_shares = {1}, .pp_layers = {1, 1}}),
-      HasSubstr("what works: tp-shares 1,1 pp-layers "));
+  EXPECT_THAT(Refusal(DemoShape(), {.pp = 2, .tp = 2, .tp_shares = {1}, .pp_layers = {1, 1}}),
+              HasSubstr("what works: tp-shares 1,1 pp-layers "));
 }
 
 TEST(Refusal, OfModelsAndCosts) {
-  const auto refused = [](const ModelShape &shape, const LayerCosts &costs) {
+  const auto refused = [](const ModelShape& shape, const LayerCosts& costs) {
     const Result<Layout> layout = MakeLayout(shape, {}, costs);
     return layout.ok() ? std::string() : layout.status().message();
   };
   const LayerCosts good = CostsByWork(DemoShape());
-  EXPECT_EQ(refused({}, {}),
-            "the model's layers is 0; it must be between 1 and 1024");
+  EXPECT_EQ(refused({}, {}), "the model's layers is 0; it must be between 1 and 1024");
   for (uint32_t ModelShape::*field :
-       {&ModelShape::hidden_size, &ModelShape::num_heads,
-        &ModelShape::num_kv_heads, &ModelShape::head_dim, &ModelShape::ffn_size,
-        &ModelShape::vocab_size}) {
+       {&ModelShape::hidden_size, &ModelShape::num_heads, &ModelShape::num_kv_heads,
+        &ModelShape::head_dim, &ModelShape::ffn_size, &ModelShape::vocab_size}) {
     ModelShape shape = DemoShape();
     shape.*field = 0;
-    EXPECT_THAT(refused(shape, good),
-                HasSubstr(" is 0; it must be between 1 and "));
+    EXPECT_THAT(refused(shape, good), HasSubstr(" is 0; it must be between 1 and "));
     shape.*field = 0xffffffffU;
-    EXPECT_THAT(refused(shape, good),
-                HasSubstr(" is 4294967295; it must be between 1 and "));
+    EXPECT_THAT(refused(shape, good), HasSubstr(" is 4294967295; it must be between 1 and "));
   }
   ModelShape shape = DemoShape();
   shape.num_kv_heads = 2;
-  EXPECT_THAT(refused(shape, good),
-              HasSubstr("KV heads are 2; they must divide its 9 query"));
+  EXPECT_THAT(refused(shape, good), HasSubstr("KV heads are 2; they must divide its 9 query"));
   shape = DemoShape();
   shape.num_experts = 4;
-  EXPECT_THAT(refused(shape, good),
-              HasSubstr("experts of a token is 0; it must be between 1"));
+  EXPECT_THAT(refused(shape, good), HasSubstr("experts of a token is 0; it must be between 1"));
   shape.num_experts = 1U << 20U;
   EXPECT_THAT(refused(shape, good), HasSubstr("between 0 and 2048"));
   LayerCosts costs = good;
   costs.layers.pop_back();
-  EXPECT_EQ(refused(DemoShape(), costs),
-            "costs of 29 layers are given; the model has 30");
-  for (const double bad : {-1.0, std::numeric_limits<double>::infinity(),
-                           std::numeric_limits<double>::quiet_NaN()}) {
+  EXPECT_EQ(refused(DemoShape(), costs), "costs of 29 layers are given; the model has 30");
+  for (const double bad :
+       {-1.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     costs = good;
     costs.layers[3] = bad;
-    EXPECT_THAT(refused(DemoShape(), costs),
-                HasSubstr("every cost of a layer must be"));
+    EXPECT_THAT(refused(DemoShape(), costs), HasSubstr("every cost of a layer must be"));
     costs = good;
     costs.head = bad;
-    EXPECT_THAT(refused(DemoShape(), costs),
-                HasSubstr("every cost of a layer must be"));
+    EXPECT_THAT(refused(DemoShape(), costs), HasSubstr("every cost of a layer must be"));
   }
 }
 
@@ -260,12 +224,12 @@ TEST(Refusal, AlwaysProposesWhatWorks) {
   RngStream rng(1);
   const auto wild = [&](uint32_t usual) {
     switch (rng.Below(8)) {
-    case 0:
-      return Draw(&rng, 0, 5000);
-    case 1:
-      return static_cast<uint32_t>(rng.Next());
-    default:
-      return Draw(&rng, 0, usual);
+      case 0:
+        return Draw(&rng, 0, 5000);
+      case 1:
+        return static_cast<uint32_t>(rng.Next());
+      default:
+        return Draw(&rng, 0, usual);
     }
   };
   int refused = 0;
@@ -279,15 +243,13 @@ TEST(Refusal, AlwaysProposesWhatWorks) {
     split.cp = wild(4);
     split.dcp = rng.Below(2) == 0 ? 1 : wild(6);
     const Result<Layout> layout = MakeLayout(shape, split, CostsByWork(shape));
-    if (layout.ok())
-      continue;
+    if (layout.ok()) continue;
     ++refused;
     const std::vector<Split> suggested = Suggested(layout.status().message());
     ASSERT_FALSE(suggested.empty()) << layout.status().message();
-    for (const Split &works : suggested) {
-      ASSERT_TRUE(CheckCut(shape, works).ok())
-          << layout.status().message() << "\n"
-          << works.ToString();
+    for (const Split& works : suggested) {
+      ASSERT_TRUE(CheckCut(shape, works).ok()) << layout.status().message() << "\n"
+                                               << works.ToString();
     }
   }
   EXPECT_GT(refused, 1000);
@@ -300,22 +262,18 @@ TEST(Refusal, ProposedSharesAndStagesWork) {
     const ModelShape shape = DrawShape(&rng);
     Split split = DrawSplit(&rng, shape);
     split.tp_shares.assign(Draw(&rng, 1, 9), 0);
-    for (uint32_t &share : split.tp_shares)
-      share = Draw(&rng, 0, 20);
+    for (uint32_t& share : split.tp_shares) share = Draw(&rng, 0, 20);
     const Result<Layout> layout = MakeLayout(shape, split, CostsByWork(shape));
-    if (layout.ok())
-      continue;
+    if (layout.ok()) continue;
     const std::string mark = "what works: tp-shares ";
     const size_t at = layout.status().message().find(mark);
-    if (at == std::string::npos)
-      continue;
+    if (at == std::string::npos) continue;
     ++refused;
-    split.tp_shares =
-        Numbers(layout.status().message().substr(at + mark.size()));
+    split.tp_shares = Numbers(layout.status().message().substr(at + mark.size()));
     ASSERT_TRUE(CheckCut(shape, split).ok()) << layout.status().message();
   }
   EXPECT_GT(refused, 300);
 }
 
-} // namespace
-} // namespace cleave
+}  // namespace
+}  // namespace cleave

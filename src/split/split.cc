@@ -4,74 +4,67 @@
 
 namespace cleave {
 
-const char *AxisName(Axis axis) {
+const char* AxisName(Axis axis) {
   switch (axis) {
-  case Axis::kDp:
-    return "dp";
-  case Axis::kPp:
-    return "pp";
-  case Axis::kTp:
-    return "tp";
-  case Axis::kEp:
-    return "ep";
-  case Axis::kCp:
-    return "cp";
+    case Axis::kDp:
+      return "dp";
+    case Axis::kPp:
+      return "pp";
+    case Axis::kTp:
+      return "tp";
+    case Axis::kEp:
+      return "ep";
+    case Axis::kCp:
+      return "cp";
   }
   return "?";
 }
 
 std::string Split::ToString() const {
-  std::string text =
-      fmt::format("dp={} pp={} tp={} ep={} cp={}", dp, pp, tp, ep, cp);
-  if (dcp != 1)
-    text += fmt::format(" dcp={}", dcp);
-  if (!tp_shares.empty())
-    text += fmt::format(" tp-shares={}", fmt::join(tp_shares, ","));
-  if (!pp_layers.empty())
-    text += fmt::format(" pp-layers={}", fmt::join(pp_layers, ","));
+  std::string text = fmt::format("dp={} pp={} tp={} ep={} cp={}", dp, pp, tp, ep, cp);
+  if (dcp != 1) text += fmt::format(" dcp={}", dcp);
+  if (!tp_shares.empty()) text += fmt::format(" tp-shares={}", fmt::join(tp_shares, ","));
+  if (!pp_layers.empty()) text += fmt::format(" pp-layers={}", fmt::join(pp_layers, ","));
   return text;
 }
 
-uint32_t RankOf(const Split &split, const RankCoord &coord) {
+uint32_t RankOf(const Split& split, const RankCoord& coord) {
   return (coord.pp * split.tp + coord.tp) * split.cp + coord.cp;
 }
 
-RankCoord CoordOf(const Split &split, uint32_t rank) {
+RankCoord CoordOf(const Split& split, uint32_t rank) {
   return {.pp = rank / split.ranks_per_stage(),
           .tp = rank / split.cp % split.tp,
           .cp = rank % split.cp};
 }
 
-std::vector<uint32_t> GroupOf(const Split &split, Axis axis, uint32_t rank) {
+std::vector<uint32_t> GroupOf(const Split& split, Axis axis, uint32_t rank) {
   RankCoord at = CoordOf(split, rank);
   std::vector<uint32_t> group;
-  const auto walk = [&](uint32_t size, uint32_t *place) {
-    for (*place = 0; *place < size; ++*place)
-      group.push_back(RankOf(split, at));
+  const auto walk = [&](uint32_t size, uint32_t* place) {
+    for (*place = 0; *place < size; ++*place) group.push_back(RankOf(split, at));
   };
   switch (axis) {
-  case Axis::kDp:
-    return {rank};
-  case Axis::kPp:
-    walk(split.pp, &at.pp);
-    return group;
-  case Axis::kTp:
-    walk(split.tp, &at.tp);
-    return group;
-  case Axis::kEp:
-    if (split.ep == 1)
+    case Axis::kDp:
       return {rank};
-    for (at.tp = 0; at.tp < split.tp; ++at.tp)
+    case Axis::kPp:
+      walk(split.pp, &at.pp);
+      return group;
+    case Axis::kTp:
+      walk(split.tp, &at.tp);
+      return group;
+    case Axis::kEp:
+      if (split.ep == 1) return {rank};
+      for (at.tp = 0; at.tp < split.tp; ++at.tp) walk(split.cp, &at.cp);
+      return group;
+    case Axis::kCp:
       walk(split.cp, &at.cp);
-    return group;
-  case Axis::kCp:
-    walk(split.cp, &at.cp);
-    return group;
+      return group;
   }
   return {rank};
 }
 
-std::vector<uint32_t> DcpGroupOf(const Split &split, uint32_t rank) {
+std::vector<uint32_t> DcpGroupOf(const Split& split, uint32_t rank) {
   RankCoord at = CoordOf(split, rank);
   const uint32_t first = at.tp / split.dcp * split.dcp;
   std::vector<uint32_t> group;
@@ -82,9 +75,8 @@ std::vector<uint32_t> DcpGroupOf(const Split &split, uint32_t rank) {
   return group;
 }
 
-ExpertPlace ExpertPlaceOf(const Split &split, const RankCoord &coord) {
-  if (split.ep == 1)
-    return {.ep_rank = 0, .column_rank = coord.tp, .column_ranks = split.tp};
+ExpertPlace ExpertPlaceOf(const Split& split, const RankCoord& coord) {
+  if (split.ep == 1) return {.ep_rank = 0, .column_rank = coord.tp, .column_ranks = split.tp};
   const uint32_t column_ranks = split.ranks_per_stage() / split.ep;
   const uint32_t place = coord.tp * split.cp + coord.cp;
   return {.ep_rank = place / column_ranks,
@@ -92,4 +84,4 @@ ExpertPlace ExpertPlaceOf(const Split &split, const RankCoord &coord) {
           .column_ranks = column_ranks};
 }
 
-} // namespace cleave
+}  // namespace cleave

@@ -15,16 +15,14 @@ namespace {
 using Ranks = std::vector<uint32_t>;
 
 // Any sizes, with ep dividing tp · cp and dcp dividing tp.
-Split DrawSizes(RngStream *rng) {
+Split DrawSizes(RngStream* rng) {
   Split split;
   split.pp = Draw(rng, 1, 4);
   split.tp = Draw(rng, 1, 6);
   split.cp = Draw(rng, 1, 4);
-  do
-    split.ep = Draw(rng, 1, 24);
+  do split.ep = Draw(rng, 1, 24);
   while (split.ranks_per_stage() % split.ep != 0);
-  do
-    split.dcp = Draw(rng, 1, 6);
+  do split.dcp = Draw(rng, 1, 6);
   while (split.tp % split.dcp != 0);
   return split;
 }
@@ -40,8 +38,7 @@ TEST(Split, NamesAxesAndItself) {
   split.dcp = 2;
   split.tp_shares = {3, 1};
   split.pp_layers = {10, 20};
-  EXPECT_EQ(split.ToString(),
-            "dp=1 pp=2 tp=2 ep=1 cp=1 dcp=2 tp-shares=3,1 pp-layers=10,20");
+  EXPECT_EQ(split.ToString(), "dp=1 pp=2 tp=2 ep=1 cp=1 dcp=2 tp-shares=3,1 pp-layers=10,20");
 }
 
 TEST(Split, CountsRanks) {
@@ -83,23 +80,23 @@ TEST(Split, PlacesAndRanksAgree) {
 }
 
 // Groups by definition: the ranks that agree in every other place.
-bool Together(const Split &split, Axis axis, uint32_t a, uint32_t b) {
+bool Together(const Split& split, Axis axis, uint32_t a, uint32_t b) {
   const RankCoord x = CoordOf(split, a);
   const RankCoord y = CoordOf(split, b);
   const bool pp = x.pp == y.pp;
   const bool tp = x.tp == y.tp;
   const bool cp = x.cp == y.cp;
   switch (axis) {
-  case Axis::kDp:
-    return a == b;
-  case Axis::kPp:
-    return tp && cp;
-  case Axis::kTp:
-    return pp && cp;
-  case Axis::kEp:
-    return split.ep == 1 ? a == b : pp;
-  case Axis::kCp:
-    return pp && tp;
+    case Axis::kDp:
+      return a == b;
+    case Axis::kPp:
+      return tp && cp;
+    case Axis::kTp:
+      return pp && cp;
+    case Axis::kEp:
+      return split.ep == 1 ? a == b : pp;
+    case Axis::kCp:
+      return pp && tp;
   }
   return false;
 }
@@ -112,12 +109,10 @@ TEST(Split, GroupsAreThoseThatAgreeElsewhere) {
       for (uint32_t rank = 0; rank < split.ranks_per_replica(); ++rank) {
         Ranks expected;
         for (uint32_t other = 0; other < split.ranks_per_replica(); ++other) {
-          if (Together(split, static_cast<Axis>(axis), rank, other))
-            expected.push_back(other);
+          if (Together(split, static_cast<Axis>(axis), rank, other)) expected.push_back(other);
         }
         ASSERT_EQ(GroupOf(split, static_cast<Axis>(axis), rank), expected)
-            << split.ToString() << " " << AxisName(static_cast<Axis>(axis))
-            << " " << rank;
+            << split.ToString() << " " << AxisName(static_cast<Axis>(axis)) << " " << rank;
       }
     }
   }
@@ -132,10 +127,8 @@ TEST(Split, DcpGroupsPartTheTpRanks) {
       ASSERT_EQ(group.size(), split.dcp);
       EXPECT_EQ(std::count(group.begin(), group.end(), rank), 1);
       const Ranks tp = GroupOf(split, Axis::kTp, rank);
-      EXPECT_TRUE(
-          std::includes(tp.begin(), tp.end(), group.begin(), group.end()));
-      for (const uint32_t other : group)
-        EXPECT_EQ(DcpGroupOf(split, other), group);
+      EXPECT_TRUE(std::includes(tp.begin(), tp.end(), group.begin(), group.end()));
+      for (const uint32_t other : group) EXPECT_EQ(DcpGroupOf(split, other), group);
     }
   }
   const Split split{.tp = 4, .cp = 2, .dcp = 2};
@@ -147,21 +140,19 @@ TEST(Split, EveryExpertShareHasOneRankOfAStage) {
   RngStream rng(4);
   for (int i = 0; i < 300; ++i) {
     const Split split = DrawSizes(&rng);
-    if (split.ep == 1)
-      continue;
+    if (split.ep == 1) continue;
     const Ranks group = GroupOf(split, Axis::kEp, 0);
-    std::map<uint32_t, Ranks> columns; // of each ep rank, in group order
+    std::map<uint32_t, Ranks> columns;  // of each ep rank, in group order
     for (const uint32_t rank : group) {
       const ExpertPlace place = ExpertPlaceOf(split, CoordOf(split, rank));
       EXPECT_EQ(place.column_ranks, group.size() / split.ep);
       columns[place.ep_rank].push_back(place.column_rank);
     }
     EXPECT_EQ(columns.size(), split.ep);
-    for (const auto &[ep_rank, ranks] : columns) {
+    for (const auto& [ep_rank, ranks] : columns) {
       EXPECT_LT(ep_rank, split.ep);
       ASSERT_EQ(ranks.size(), group.size() / split.ep);
-      for (uint32_t c = 0; c < ranks.size(); ++c)
-        EXPECT_EQ(ranks[c], c);
+      for (uint32_t c = 0; c < ranks.size(); ++c) EXPECT_EQ(ranks[c], c);
     }
   }
 }
@@ -175,5 +166,5 @@ TEST(Split, WithoutEpExpertsGoByTp) {
             (ExpertPlace{.ep_rank = 1, .column_rank = 1, .column_ranks = 4}));
 }
 
-} // namespace
-} // namespace cleave
+}  // namespace
+}  // namespace cleave

@@ -6,27 +6,27 @@ namespace cleave {
 namespace {
 
 constexpr uint64_t kFlagBytes = 1;
-constexpr uint64_t kNarrowBytes = 4;    // an int32 sum
-constexpr uint64_t kWideExtraBytes = 4; // an int64 one takes these more
-constexpr uint64_t kFloatBytes = 4;     // residual rows, embedding rows, logits
-constexpr uint64_t kCandidateBytes = 8; // fp32 logit, int32 token
-constexpr uint64_t kReductionsALayer = 2; // after attention, after the FFN
+constexpr uint64_t kNarrowBytes = 4;       // an int32 sum
+constexpr uint64_t kWideExtraBytes = 4;    // an int64 one takes these more
+constexpr uint64_t kFloatBytes = 4;        // residual rows, embedding rows, logits
+constexpr uint64_t kCandidateBytes = 8;    // fp32 logit, int32 token
+constexpr uint64_t kReductionsALayer = 2;  // after attention, after the FFN
 constexpr uint64_t kBf16Bytes = 2;
-constexpr uint64_t kVllmPpTensors = 2; // hidden rows and residual
+constexpr uint64_t kVllmPpTensors = 2;  // hidden rows and residual
 constexpr uint32_t kVllmVocabPad = 64;
 
 // One step of one rank on its way into the bill.
 struct Step {
-  const Layout &layout;
-  const RankLayout &rank;
-  const StepCounts &counts;
-  const TrafficOptions &options;
-  TrafficTotals *totals;
+  const Layout& layout;
+  const RankLayout& rank;
+  const StepCounts& counts;
+  const TrafficOptions& options;
+  TrafficTotals* totals;
 
   [[nodiscard]] uint64_t hidden() const { return layout.shape.hidden_size; }
 };
 
-void AddReductions(const Step &step) {
+void AddReductions(const Step& step) {
   const uint64_t calls = kReductionsALayer * step.rank.layers.size();
   const uint64_t rows = step.counts.tokens;
   const uint64_t flags = calls * rows * kFlagBytes;
@@ -34,23 +34,19 @@ void AddReductions(const Step &step) {
   if (IsOneShot(rows, step.hidden(), step.options)) {
     step.totals->Add(
         Axis::kTp, CommOp::kAllReduce, calls,
-        flags + (calls * rows * kNarrowBytes + wide * kWideExtraBytes) *
-                    step.hidden());
+        flags + (calls * rows * kNarrowBytes + wide * kWideExtraBytes) * step.hidden());
     return;
   }
-  const uint64_t own = EvenShare(step.layout.shape.hidden_size,
-                                 step.layout.split.tp, step.rank.coord.tp)
-                           .size();
-  step.totals->Add(Axis::kTp, CommOp::kReduceScatter, calls,
-                   flags +
-                       (calls * rows * kNarrowBytes + wide * kWideExtraBytes) *
-                           (step.hidden() - own));
-  step.totals->Add(Axis::kTp, CommOp::kAllGather, calls,
-                   calls * rows * own * kFloatBytes);
+  const uint64_t own =
+      EvenShare(step.layout.shape.hidden_size, step.layout.split.tp, step.rank.coord.tp).size();
+  step.totals->Add(
+      Axis::kTp, CommOp::kReduceScatter, calls,
+      flags + (calls * rows * kNarrowBytes + wide * kWideExtraBytes) * (step.hidden() - own));
+  step.totals->Add(Axis::kTp, CommOp::kAllGather, calls, calls * rows * own * kFloatBytes);
 }
 
-void AddTp(const Step &step) {
-  const StepCounts &counts = step.counts;
+void AddTp(const Step& step) {
+  const StepCounts& counts = step.counts;
   if (counts.tokens > 0) {
     AddReductions(step);
     if (step.rank.first_stage) {
@@ -58,90 +54,76 @@ void AddTp(const Step &step) {
                        counts.embedded_tokens * step.hidden() * kFloatBytes);
     }
   }
-  if (!step.rank.last_stage)
-    return;
+  if (!step.rank.last_stage) return;
   if (counts.greedy_rows > 0) {
-    step.totals->Add(Axis::kTp, CommOp::kAllGather, 1,
-                     counts.greedy_rows * kCandidateBytes);
+    step.totals->Add(Axis::kTp, CommOp::kAllGather, 1, counts.greedy_rows * kCandidateBytes);
   }
   if (counts.full_rows > 0) {
     step.totals->Add(Axis::kTp, CommOp::kAllGather, 1,
-                     uint64_t{counts.full_rows} * step.rank.vocab_rows.size() *
-                         kFloatBytes);
+                     uint64_t{counts.full_rows} * step.rank.vocab_rows.size() * kFloatBytes);
   }
 }
 
-void AddPp(const Step &step) {
-  const StepCounts &counts = step.counts;
+void AddPp(const Step& step) {
+  const StepCounts& counts = step.counts;
   if (!step.rank.last_stage) {
-    if (counts.tokens == 0)
-      return;
-    step.totals->Add(Axis::kPp, CommOp::kSend, 1,
-                     counts.tokens * step.hidden() * kFloatBytes);
+    if (counts.tokens == 0) return;
+    step.totals->Add(Axis::kPp, CommOp::kSend, 1, counts.tokens * step.hidden() * kFloatBytes);
     return;
   }
   const bool reports = step.rank.coord.tp == 0 && step.rank.coord.cp == 0;
-  if (!reports || (counts.greedy_rows == 0 && counts.full_rows == 0))
-    return;
+  if (!reports || (counts.greedy_rows == 0 && counts.full_rows == 0)) return;
   step.totals->Add(Axis::kPp, CommOp::kSend, 1,
                    counts.greedy_rows * kCandidateBytes +
-                       uint64_t{counts.full_rows} *
-                           step.layout.shape.vocab_size * kFloatBytes);
+                       uint64_t{counts.full_rows} * step.layout.shape.vocab_size * kFloatBytes);
 }
 
-void AddVllmTp(const Step &step) {
+void AddVllmTp(const Step& step) {
   const uint64_t tokens = step.counts.tokens;
-  const uint64_t sampled =
-      uint64_t{step.counts.greedy_rows} + step.counts.full_rows;
-  const uint64_t calls = kReductionsALayer * step.rank.layers.size() +
-                         (step.rank.first_stage ? 1 : 0);
+  const uint64_t sampled = uint64_t{step.counts.greedy_rows} + step.counts.full_rows;
+  const uint64_t calls =
+      kReductionsALayer * step.rank.layers.size() + (step.rank.first_stage ? 1 : 0);
   if (tokens > 0) {
     step.totals->Add(Axis::kTp, CommOp::kAllReduce, calls,
                      calls * tokens * step.hidden() * kBf16Bytes);
   }
-  if (!step.rank.last_stage || sampled == 0)
-    return;
+  if (!step.rank.last_stage || sampled == 0) return;
   const uint64_t slice = CeilDiv<uint64_t>(
-      RoundUp<uint64_t>(step.layout.shape.vocab_size, kVllmVocabPad),
-      step.layout.split.tp);
-  step.totals->Add(Axis::kTp, CommOp::kAllGather, 1,
-                   sampled * slice * kBf16Bytes);
+      RoundUp<uint64_t>(step.layout.shape.vocab_size, kVllmVocabPad), step.layout.split.tp);
+  step.totals->Add(Axis::kTp, CommOp::kAllGather, 1, sampled * slice * kBf16Bytes);
 }
 
-void AddVllmPp(const Step &step) {
+void AddVllmPp(const Step& step) {
   const uint64_t elements = step.counts.tokens * step.hidden();
-  if (elements == 0)
-    return;
+  if (elements == 0) return;
   const uint64_t tp = step.layout.split.tp;
   const bool sliced = tp > 1 && elements % tp == 0;
-  const uint64_t bytes =
-      kVllmPpTensors * (sliced ? elements / tp : elements) * kBf16Bytes;
-  if (!step.rank.last_stage)
-    step.totals->Add(Axis::kPp, CommOp::kSend, kVllmPpTensors, bytes);
+  const uint64_t bytes = kVllmPpTensors * (sliced ? elements / tp : elements) * kBf16Bytes;
+  if (!step.rank.last_stage) step.totals->Add(Axis::kPp, CommOp::kSend, kVllmPpTensors, bytes);
   if (!step.rank.first_stage && sliced) {
     step.totals->Add(Axis::kTp, CommOp::kAllGather, kVllmPpTensors, bytes);
   }
 }
 
-} // namespace
+}  // namespace
 
-const char *CommOpName(CommOp op) {
+const char* CommOpName(CommOp op) {
   switch (op) {
-  case CommOp::kAllReduce:
-    return "all_reduce";
-  case CommOp::kAllGather:
-    return "all_gather";
-  case CommOp::kReduceScatter:
-    return "reduce_scatter";
-  case CommOp::kAllToAll:
-    return "all_to_all";
-  case CommOp::kSend:
-    return "send";
+    case CommOp::kAllReduce:
+      return "all_reduce";
+    case CommOp::kAllGather:
+      return "all_gather";
+    case CommOp::kReduceScatter:
+      return "reduce_scatter";
+    case CommOp::kAllToAll:
+      return "all_to_all";
+    case CommOp::kSend:
+      return "send";
   }
   return "?";
 }
 
-void TrafficTotals::Add(const TrafficTotals &other) {
+void TrafficTotals::Add(const TrafficTotals& other) {
   for (size_t i = 0; i < entries_.size(); ++i) {
     entries_[i].calls += other.entries_[i].calls;
     entries_[i].bytes += other.entries_[i].bytes;
@@ -151,8 +133,7 @@ void TrafficTotals::Add(const TrafficTotals &other) {
 std::vector<Transfer> TrafficTotals::List() const {
   std::vector<Transfer> list;
   for (uint32_t i = 0; i < entries_.size(); ++i) {
-    if (entries_[i].calls == 0)
-      continue;
+    if (entries_[i].calls == 0) continue;
     list.push_back({.axis = static_cast<Axis>(i / kCommOps),
                     .op = static_cast<CommOp>(i % kCommOps),
                     .calls = entries_[i].calls,
@@ -161,34 +142,26 @@ std::vector<Transfer> TrafficTotals::List() const {
   return list;
 }
 
-bool IsOneShot(uint64_t rows, uint64_t columns, const TrafficOptions &options) {
-  return rows * (kFlagBytes + columns * kNarrowBytes) <=
-         options.one_shot_max_bytes;
+bool IsOneShot(uint64_t rows, uint64_t columns, const TrafficOptions& options) {
+  return rows * (kFlagBytes + columns * kNarrowBytes) <= options.one_shot_max_bytes;
 }
 
-void AddTrafficOfStep(const Layout &layout, uint32_t rank,
-                      const StepCounts &counts, const TrafficOptions &options,
-                      TrafficTotals *totals) {
-  if (rank >= layout.ranks.size())
-    return;
+void AddTrafficOfStep(const Layout& layout, uint32_t rank, const StepCounts& counts,
+                      const TrafficOptions& options, TrafficTotals* totals) {
+  if (rank >= layout.ranks.size()) return;
   const Step step{layout, layout.ranks[rank], counts, options, totals};
   const bool vllm = options.dialect == Dialect::kVllm;
-  if (layout.split.tp > 1)
-    vllm ? AddVllmTp(step) : AddTp(step);
-  if (layout.split.pp > 1)
-    vllm ? AddVllmPp(step) : AddPp(step);
+  if (layout.split.tp > 1) vllm ? AddVllmTp(step) : AddTp(step);
+  if (layout.split.pp > 1) vllm ? AddVllmPp(step) : AddPp(step);
 }
 
-std::vector<Transfer> TrafficOfStep(const Layout &layout, uint32_t rank,
-                                    const StepCounts &counts,
-                                    const TrafficOptions &options) {
+std::vector<Transfer> TrafficOfStep(const Layout& layout, uint32_t rank, const StepCounts& counts,
+                                    const TrafficOptions& options) {
   TrafficTotals totals;
   AddTrafficOfStep(layout, rank, counts, options, &totals);
   return totals.List();
 }
 
-bool IsWhollyPriced(const Split &split) {
-  return split.cp == 1 && split.dcp == 1 && split.ep == 1;
-}
+bool IsWhollyPriced(const Split& split) { return split.cp == 1 && split.dcp == 1 && split.ep == 1; }
 
-} // namespace cleave
+}  // namespace cleave

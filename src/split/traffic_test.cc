@@ -10,7 +10,7 @@
 namespace cleave {
 namespace {
 
-Layout Make(const ModelShape &shape, const Split &split) {
+Layout Make(const ModelShape& shape, const Split& split) {
   Result<Layout> layout = MakeLayout(shape, split, CostsByWork(shape));
   EXPECT_TRUE(layout.ok()) << layout.status().ToString();
   return std::move(layout).value();
@@ -20,83 +20,66 @@ using Bytes = std::vector<std::byte>;
 
 // Packs every message of a step element by element, as a rank hands it over.
 class PackingRank {
-public:
-  PackingRank(const Layout &layout, uint32_t rank, uint64_t one_shot_max_bytes)
-      : layout_(layout), rank_(layout.ranks[rank]),
-        one_shot_max_bytes_(one_shot_max_bytes) {
+ public:
+  PackingRank(const Layout& layout, uint32_t rank, uint64_t one_shot_max_bytes)
+      : layout_(layout), rank_(layout.ranks[rank]), one_shot_max_bytes_(one_shot_max_bytes) {
     // Owners of a reduction's columns, one by one: the border before i is
     // round(D · i / n).
     const uint32_t d = layout.shape.hidden_size;
     const uint32_t n = layout.split.tp;
     for (uint32_t c = 0; c < d; ++c) {
       uint32_t owner = 0;
-      while (c >= (2 * d * (owner + 1) + n) / (2 * n))
-        ++owner;
+      while (c >= (2 * d * (owner + 1) + n) / (2 * n)) ++owner;
       owner_.push_back(owner);
     }
   }
 
   // Which rows are wide is drawn; the counts say how many were.
-  StepCounts Run(RngStream *rng) {
+  StepCounts Run(RngStream* rng) {
     StepCounts counts;
     counts.tokens = Draw(rng, 0, 5);
     counts.greedy_rows = Draw(rng, 0, 3);
     counts.full_rows = Draw(rng, 0, 2);
     const bool tp = layout_.split.tp > 1;
-    if (rank_.first_stage)
-      Embed(rng, &counts);
-    for (uint32_t layer = rank_.layers.begin; layer < rank_.layers.end;
-         ++layer) {
-      for (int half = 0; tp && half < 2; ++half)
-        Reduce(rng, &counts);
+    if (rank_.first_stage) Embed(rng, &counts);
+    for (uint32_t layer = rank_.layers.begin; layer < rank_.layers.end; ++layer) {
+      for (int half = 0; tp && half < 2; ++half) Reduce(rng, &counts);
     }
     if (!rank_.last_stage) {
-      if (counts.tokens > 0)
-        Hand(Axis::kPp, CommOp::kSend, Residual(counts.tokens));
+      if (counts.tokens > 0) Hand(Axis::kPp, CommOp::kSend, Residual(counts.tokens));
       return counts;
     }
-    if (tp)
-      Candidates(counts);
+    if (tp) Candidates(counts);
     Results(counts);
     return counts;
   }
 
-  [[nodiscard]] const TrafficTotals &totals() const { return totals_; }
+  [[nodiscard]] const TrafficTotals& totals() const { return totals_; }
 
-private:
-  void Hand(Axis axis, CommOp op, const Bytes &bytes) {
-    totals_.Add(axis, op, 1, bytes.size());
-  }
-  static void Put(Bytes *out, size_t bytes) {
-    out->resize(out->size() + bytes);
-  }
+ private:
+  void Hand(Axis axis, CommOp op, const Bytes& bytes) { totals_.Add(axis, op, 1, bytes.size()); }
+  static void Put(Bytes* out, size_t bytes) { out->resize(out->size() + bytes); }
 
   [[nodiscard]] Bytes Residual(uint32_t rows) const {
     Bytes out;
-    for (uint32_t i = 0; i < rows * layout_.shape.hidden_size; ++i)
-      Put(&out, sizeof(float));
+    for (uint32_t i = 0; i < rows * layout_.shape.hidden_size; ++i) Put(&out, sizeof(float));
     return out;
   }
 
-  void Embed(RngStream *rng, StepCounts *counts) {
+  void Embed(RngStream* rng, StepCounts* counts) {
     Bytes out;
     for (uint32_t t = 0; t < counts->tokens; ++t) {
       const uint32_t id = Draw(rng, 0, layout_.shape.vocab_size - 1);
-      if (!rank_.vocab_rows.contains(id))
-        continue;
+      if (!rank_.vocab_rows.contains(id)) continue;
       ++counts->embedded_tokens;
-      for (uint32_t c = 0; c < layout_.shape.hidden_size; ++c)
-        Put(&out, sizeof(float));
+      for (uint32_t c = 0; c < layout_.shape.hidden_size; ++c) Put(&out, sizeof(float));
     }
-    if (layout_.split.tp > 1 && counts->tokens > 0)
-      Hand(Axis::kTp, CommOp::kAllGather, out);
+    if (layout_.split.tp > 1 && counts->tokens > 0) Hand(Axis::kTp, CommOp::kAllGather, out);
   }
 
-  void Reduce(RngStream *rng, StepCounts *counts) {
-    if (counts->tokens == 0)
-      return;
-    const uint64_t narrow =
-        counts->tokens * (1 + 4 * uint64_t{layout_.shape.hidden_size});
+  void Reduce(RngStream* rng, StepCounts* counts) {
+    if (counts->tokens == 0) return;
+    const uint64_t narrow = counts->tokens * (1 + 4 * uint64_t{layout_.shape.hidden_size});
     const bool one_shot = narrow <= one_shot_max_bytes_;
     Bytes sums;
     Bytes own;
@@ -106,52 +89,42 @@ private:
       Put(&sums, sizeof(uint8_t));
       for (const uint32_t owner : owner_) {
         const bool mine = owner == rank_.coord.tp;
-        if (one_shot || !mine)
-          Put(&sums, wide ? sizeof(int64_t) : sizeof(int32_t));
-        if (mine)
-          Put(&own, sizeof(float));
+        if (one_shot || !mine) Put(&sums, wide ? sizeof(int64_t) : sizeof(int32_t));
+        if (mine) Put(&own, sizeof(float));
       }
     }
-    if (one_shot)
-      return Hand(Axis::kTp, CommOp::kAllReduce, sums);
+    if (one_shot) return Hand(Axis::kTp, CommOp::kAllReduce, sums);
     Hand(Axis::kTp, CommOp::kReduceScatter, sums);
     Hand(Axis::kTp, CommOp::kAllGather, own);
   }
 
-  void Candidates(const StepCounts &counts) {
+  void Candidates(const StepCounts& counts) {
     Bytes best;
-    for (uint32_t r = 0; r < counts.greedy_rows; ++r)
-      Put(&best, sizeof(float) + sizeof(int32_t));
-    if (counts.greedy_rows > 0)
-      Hand(Axis::kTp, CommOp::kAllGather, best);
+    for (uint32_t r = 0; r < counts.greedy_rows; ++r) Put(&best, sizeof(float) + sizeof(int32_t));
+    if (counts.greedy_rows > 0) Hand(Axis::kTp, CommOp::kAllGather, best);
     Bytes logits;
     for (uint32_t r = 0; r < counts.full_rows; ++r) {
       for (uint32_t v = 0; v < layout_.shape.vocab_size; ++v) {
-        if (rank_.vocab_rows.contains(v))
-          Put(&logits, sizeof(float));
+        if (rank_.vocab_rows.contains(v)) Put(&logits, sizeof(float));
       }
     }
-    if (counts.full_rows > 0)
-      Hand(Axis::kTp, CommOp::kAllGather, logits);
+    if (counts.full_rows > 0) Hand(Axis::kTp, CommOp::kAllGather, logits);
   }
 
-  void Results(const StepCounts &counts) {
-    if (layout_.split.pp == 1 || rank_.coord.tp != 0 || rank_.coord.cp != 0)
-      return;
+  void Results(const StepCounts& counts) {
+    if (layout_.split.pp == 1 || rank_.coord.tp != 0 || rank_.coord.cp != 0) return;
     Bytes out;
-    for (uint32_t r = 0; r < counts.greedy_rows; ++r)
-      Put(&out, sizeof(float) + sizeof(int32_t));
+    for (uint32_t r = 0; r < counts.greedy_rows; ++r) Put(&out, sizeof(float) + sizeof(int32_t));
     for (uint32_t r = 0; r < counts.full_rows; ++r) {
       Put(&out, layout_.shape.vocab_size * sizeof(float));
     }
-    if (!out.empty())
-      Hand(Axis::kPp, CommOp::kSend, out);
+    if (!out.empty()) Hand(Axis::kPp, CommOp::kSend, out);
   }
 
-  const Layout &layout_;
-  const RankLayout &rank_;
+  const Layout& layout_;
+  const RankLayout& rank_;
   const uint64_t one_shot_max_bytes_;
-  std::vector<uint32_t> owner_; // [D]
+  std::vector<uint32_t> owner_;  // [D]
   TrafficTotals totals_;
 };
 
@@ -161,17 +134,14 @@ TEST(Traffic, IsWhatPackingElementByElementHandsOver) {
   for (int i = 0; i < 1500; ++i) {
     ModelShape shape = DrawShape(&rng);
     shape.hidden_size = Draw(&rng, 1, 40);
-    const Result<Layout> layout =
-        MakeLayout(shape, DrawSplit(&rng, shape), CostsByWork(shape));
-    if (!layout.ok())
-      continue;
+    const Result<Layout> layout = MakeLayout(shape, DrawSplit(&rng, shape), CostsByWork(shape));
+    if (!layout.ok()) continue;
     for (uint32_t rank = 0; rank < layout->ranks.size(); ++rank) {
       TrafficOptions options;
       options.one_shot_max_bytes = rng.Below(400);
       PackingRank packing(*layout, rank, options.one_shot_max_bytes);
       const StepCounts counts = packing.Run(&rng);
-      ASSERT_EQ(TrafficOfStep(*layout, rank, counts, options),
-                packing.totals().List())
+      ASSERT_EQ(TrafficOfStep(*layout, rank, counts, options), packing.totals().List())
           << layout->split.ToString() << " rank " << rank;
       priced += packing.totals().List().empty() ? 0 : 1;
     }
@@ -181,20 +151,17 @@ TEST(Traffic, IsWhatPackingElementByElementHandsOver) {
 
 TEST(Traffic, OneRankExchangesNothing) {
   const Layout layout = Make(DemoShape(), {.dp = 3});
-  const StepCounts counts{
-      .tokens = 9, .greedy_rows = 2, .full_rows = 1, .embedded_tokens = 9};
+  const StepCounts counts{.tokens = 9, .greedy_rows = 2, .full_rows = 1, .embedded_tokens = 9};
   EXPECT_TRUE(TrafficOfStep(layout, 0, counts, {}).empty());
-  EXPECT_TRUE(TrafficOfStep(layout, 1, counts, {}).empty())
-      << "there is no rank 1";
+  EXPECT_TRUE(TrafficOfStep(layout, 1, counts, {}).empty()) << "there is no rank 1";
 }
 
 TEST(Traffic, DemoModelOverTwo) {
   const Layout layout = Make(DemoShape(), {.tp = 2});
   const StepCounts counts{.tokens = 1, .greedy_rows = 1, .embedded_tokens = 1};
   // 60 reductions of a flag and 576 int32; the embedding row and a candidate.
-  const std::vector<Transfer> expected{
-      {Axis::kTp, CommOp::kAllReduce, 60, 60 * 2305},
-      {Axis::kTp, CommOp::kAllGather, 2, 576 * 4 + 8}};
+  const std::vector<Transfer> expected{{Axis::kTp, CommOp::kAllReduce, 60, 60 * 2305},
+                                       {Axis::kTp, CommOp::kAllGather, 2, 576 * 4 + 8}};
   TrafficOptions options;
   options.one_shot_max_bytes = 2305;
   EXPECT_EQ(TrafficOfStep(layout, 0, counts, options), expected);
@@ -211,8 +178,7 @@ TEST(Traffic, WideRowsTakeEightBytesAColumn) {
   TrafficOptions options;
   options.one_shot_max_bytes = 1 << 20;
   const uint64_t narrow = 60 * 2 * 2305;
-  EXPECT_EQ(TrafficOfStep(layout, 0, counts, options)[0].bytes,
-            narrow + uint64_t{3} * 576 * 4);
+  EXPECT_EQ(TrafficOfStep(layout, 0, counts, options)[0].bytes, narrow + uint64_t{3} * 576 * 4);
 }
 
 TEST(Traffic, StagesHandOnRowsAndReturnResults) {
@@ -220,18 +186,15 @@ TEST(Traffic, StagesHandOnRowsAndReturnResults) {
   const StepCounts counts{.tokens = 4, .greedy_rows = 3, .full_rows = 1};
   const auto sends = [&](uint32_t rank) {
     Transfer found{Axis::kPp, CommOp::kSend, 0, 0};
-    for (const Transfer &t : TrafficOfStep(layout, rank, counts, {})) {
-      if (t.axis == Axis::kPp)
-        found = t;
+    for (const Transfer& t : TrafficOfStep(layout, rank, counts, {})) {
+      if (t.axis == Axis::kPp) found = t;
     }
     return found;
   };
   for (uint32_t rank = 0; rank < 6; ++rank) {
-    EXPECT_EQ(sends(rank),
-              (Transfer{Axis::kPp, CommOp::kSend, 1, 4 * 576 * 4}));
+    EXPECT_EQ(sends(rank), (Transfer{Axis::kPp, CommOp::kSend, 1, 4 * 576 * 4}));
   }
-  EXPECT_EQ(sends(6),
-            (Transfer{Axis::kPp, CommOp::kSend, 1, 3 * 8 + 49152 * 4}));
+  EXPECT_EQ(sends(6), (Transfer{Axis::kPp, CommOp::kSend, 1, 3 * 8 + 49152 * 4}));
   EXPECT_EQ(sends(7).calls, 0);
   EXPECT_EQ(sends(8).calls, 0);
 }
@@ -246,9 +209,8 @@ TEST(Traffic, VllmMovesTwoTensorsAHop) {
   options.dialect = Dialect::kVllm;
   const StepCounts counts{.tokens = 8, .greedy_rows = 2, .full_rows = 1};
   const uint64_t rows = 8 * 576 * 2;
-  const std::vector<Transfer> first{
-      {Axis::kPp, CommOp::kSend, 2, rows},
-      {Axis::kTp, CommOp::kAllReduce, 41, 41 * rows}};
+  const std::vector<Transfer> first{{Axis::kPp, CommOp::kSend, 2, rows},
+                                    {Axis::kTp, CommOp::kAllReduce, 41, 41 * rows}};
   EXPECT_EQ(TrafficOfStep(layout, 0, counts, options), first);
   // The receiver gathers the two halves; 50000 rows are padded to 50048.
   const std::vector<Transfer> last{
@@ -288,5 +250,5 @@ TEST(Traffic, SaysWhatItLeavesOut) {
   EXPECT_FALSE(IsWhollyPriced({.tp = 2, .ep = 2}));
 }
 
-} // namespace
-} // namespace cleave
+}  // namespace
+}  // namespace cleave

@@ -1,0 +1,42 @@
+#include "comm/crossover.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "comm/comm_test_support.h"
+
+namespace cleave {
+namespace {
+
+using Times = std::array<uint64_t, kTrialRows.size()>;
+
+TEST(Crossover, LastSizeBeforeTheFirstLoss) {
+  const Times even = {5, 5, 5, 5, 5, 5};
+  const Times late = {1, 1, 1, 9, 1, 9};
+  EXPECT_EQ(CrossoverOf(even, even), std::numeric_limits<uint64_t>::max());
+  EXPECT_EQ(CrossoverOf(late, even), TrialBytes(kTrialRows[2]));
+  EXPECT_EQ(CrossoverOf(Times{9, 1, 1, 1, 1, 1}, even), 0U);
+  EXPECT_EQ(CrossoverOf(Times{1, 9, 1, 1, 1, 1}, even), 2305U);
+}
+
+TEST(Crossover, MembersAgreeAndTheBillStartsAtZero) {
+  for (const uint32_t size : {1U, 2U, 3U}) {
+    std::vector<uint64_t> found(size);
+    const std::vector<Status> statuses = RunWorld(TpWorld(size), [&](World* world) -> Status {
+      RETURN_IF_ERROR(world->MeasureCrossovers());
+      found[world->rank()] = world->one_shot_max_bytes(Axis::kTp);
+      EXPECT_EQ(MeteredOf(world->group(Axis::kTp)->stats()), std::vector<Metered>(kCommOps));
+      world->SetOneShotMaxBytes(1234);
+      EXPECT_EQ(world->one_shot_max_bytes(Axis::kTp), size == 1 ? 0U : 1234U);
+      return OkStatus();
+    });
+    for (uint32_t rank = 0; rank < size; ++rank) {
+      EXPECT_TRUE(statuses[rank].ok()) << statuses[rank].ToString();
+      EXPECT_EQ(found[rank], found[0]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cleave

@@ -1,0 +1,160 @@
+#include "comm/life.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <thread>
+
+#include "base/rng.h"
+#include "comm/shared_signal.h"
+
+namespace cleave {
+namespace {
+
+constexpr uint64_t kSecond = 1'000'000'000;
+
+struct Board {
+  std::array<RankLine, 5> lines;
+  void Waits(uint32_t rank, uint32_t for_rank, Axis axis = Axis::kTp, uint64_t call = 0) {
+    lines[rank].Enter(RankPhase::kWaiting, kSecond);
+    lines[rank].waits_for = for_rank;
+    lines[rank].axis = static_cast<uint32_t>(axis);
+    lines[rank].call = call;
+  }
+};
+
+TEST(DescribeRank, SaysWhatItDoes) {
+  const Split split = {.pp = 2, .tp = 2};
+  Board board;
+  board.Waits(1, 0, Axis::kTp, 381);
+  board.lines[1].op = static_cast<uint32_t>(CommOp::kAllReduce);
+  EXPECT_EQ(DescribeRank(board.lines[1], 1, split, 5'200'000'000),
+            "rank 1 (pp 0, tp 1, cp 0) waits in tp all_reduce, call 381, for rank 0, since 4.2 s");
+  board.lines[2].Enter(RankPhase::kComputing, kSecond);
+  EXPECT_EQ(DescribeRank(board.lines[2], 2, split, kSecond / 2),
+            "rank 2 (pp 1, tp 0, cp 0) computes, since 0.0 s");
+  EXPECT_EQ(DescribeRank(board.lines[3], 3, split, 0), "rank 3 (pp 1, tp 1, cp 0) is starting");
+  board.lines[3].phase = 77;  // a damaged line must not damage the report
+  board.lines[1].axis = 99;
+  board.lines[1].op = 99;
+  EXPECT_EQ(DescribeRank(board.lines[3], 3, split, 0),
+            "rank 3 (pp 1, tp 1, cp 0) is in an unknown phase");
+  EXPECT_NE(DescribeRank(board.lines[1], 1, split, 0), "");
+}
+
+TEST(BlamedRank, FollowsTheChainToItsEnd) {
+  Board board;
+  EXPECT_EQ(BlamedRank(board.lines, 0, 1), 1U);
+  board.Waits(1, 2, Axis::kTp);
+  board.Waits(2, 3, Axis::kPp);
+  EXPECT_EQ(BlamedRank(board.lines, 0, 1), 3U);
+  board.lines[3].Enter(RankPhase::kComputing, kSecond);
+  EXPECT_EQ(BlamedRank(board.lines, 0, 1), 3U);
+}
+
+TEST(BlamedRank, OneWhoStillWaitsForTheWaiterWasStopped) {
+  Board board;
+  board.Waits(1, 2);
+  board.Waits(2, 0);  // what rank 0 owed has come; 2 has not noticed
+  EXPECT_EQ(BlamedRank(board.lines, 0, 1), 2U);
+  EXPECT_EQ(BlamedRank(board.lines, 0, 2), 2U);
+}
+
+TEST(BlamedRank, InACircleTheOneBehind) {
+  Board board;
+  board.Waits(1, 2, Axis::kTp, 10);
+  board.Waits(2, 3, Axis::kTp, 9);
+  board.Waits(3, 1, Axis::kTp, 10);
+  EXPECT_EQ(BlamedRank(board.lines, 0, 1), 2U);
+  EXPECT_EQ(BlamedRank(board.lines, 0, 3), 2U);
+  board.lines[2].waits_for = 1000;  // damaged
+  EXPECT_EQ(BlamedRank(board.lines, 0, 1), 2U);
+}
+
+TEST(BlamedRank, NeverTheWaiterWhateverTheBoardSays) {
+  RngStream rng(3);
+  for (int i = 0; i < 20'000; ++i) {
+    Board board;
+    for (uint32_t rank = 0; rank < 5; ++rank) {
+      board.Waits(rank, static_cast<uint32_t>(rng.Below(7)), static_cast<Axis>(rng.Below(3)),
+                  rng.Below(3));
+      board.lines[rank].phase = static_cast<uint32_t>(rng.Below(8) == 0 ? rng.Below(9) : 3);
+    }
+    const auto waiter = static_cast<uint32_t>(rng.Below(5));
+    const uint32_t first = (waiter + 1 + static_cast<uint32_t>(rng.Below(4))) % 5;
+    const uint32_t blamed = BlamedRank(board.lines, waiter, first);
+    ASSERT_LT(blamed, 5U);
+    ASSERT_NE(blamed, waiter);
+  }
+}
+
+TEST(Silence, CountsFromTheLastSignOfLife) {
+  Board board;
+  Silence silence;
+  silence.Look(board.lines, 0, 1, kSecond, kSecond);
+  EXPECT_EQ(silence.silent_ns(), 0U);  // the first look has nothing to compare with
+  silence.Look(board.lines, 0, 1, 300, kSecond);
+  silence.Look(board.lines, 0, 1, 400, kSecond);
+  EXPECT_EQ(silence.silent_ns(), 700U);
+  EXPECT_EQ(silence.blamed(), 1U);
+  board.lines[1].Beat();
+  silence.Look(board.lines, 0, 1, 400, kSecond);
+  EXPECT_EQ(silence.silent_ns(), 0U);
+  silence.Look(board.lines, 0, 1, 400, kSecond);
+  board.Waits(1, 2);  // from now on the fault of another, who gets his own time
+  silence.Look(board.lines, 0, 1, 400, kSecond);
+  EXPECT_EQ(silence.blamed(), 2U);
+  EXPECT_EQ(silence.silent_ns(), 0U);
+}
+
+TEST(Silence, AnObserverThatWasStoppedCannotTell) {
+  Board board;
+  Silence silence;
+  silence.Look(board.lines, 0, 1, 10, 50);
+  silence.Look(board.lines, 0, 1, 3600 * kSecond, 50);
+  EXPECT_EQ(silence.silent_ns(), 50U);
+}
+
+// Two threads sleep in turn, for much longer than the test may take: a lost wake would show.
+TEST(SharedSignal, LosesNoWake) {
+  constexpr uint32_t kRounds = 3000;
+  constexpr auto kForever = std::chrono::hours(1);
+  SharedSignal ping{};
+  SharedSignal pong{};
+  const auto wait = [&](SharedSignal* signal, uint32_t target) {
+    for (uint32_t seen = signal->Value(); !signal->Reached(target); seen = signal->Value()) {
+      signal->SleepWhile(seen, kForever);
+    }
+  };
+  std::thread other([&] {
+    for (uint32_t round = 1; round <= kRounds; ++round) {
+      wait(&ping, round);
+      pong.Raise(round);
+    }
+  });
+  for (uint32_t round = 1; round <= kRounds; ++round) {
+    ping.Raise(round);
+    wait(&pong, round);
+  }
+  other.join();
+  EXPECT_EQ(ping.sleepers.load(), 0U);
+}
+
+TEST(SharedSignal, CounterWrapsAndSleepEnds) {
+  SharedSignal signal{};
+  signal.Raise(0xffffffffU);
+  EXPECT_TRUE(signal.Reached(0xffffffffU));
+  EXPECT_TRUE(signal.Reached(0xfffffff0U));
+  EXPECT_FALSE(signal.Reached(0));
+  signal.Raise(1);
+  EXPECT_TRUE(signal.Reached(0));
+  EXPECT_TRUE(signal.Reached(0xffffffffU));
+  EXPECT_FALSE(signal.Reached(2));
+  signal.SleepWhile(1, std::chrono::milliseconds(1));
+  signal.SleepWhile(7, std::chrono::hours(1));  // it is not 7: no sleep
+  EXPECT_EQ(signal.sleepers.load(), 0U);
+}
+
+}  // namespace
+}  // namespace cleave
