@@ -129,14 +129,15 @@ class Engine::Impl {
     if (draining_ || stopping_) return Unavailable("the server is draining; try another replica");
     const uint64_t waiting = published_.waiting + inbox_.added.size();
     const uint64_t waiting_tokens = published_.waiting_tokens + inbox_.added_tokens;
+    // A request above a bound by itself may wait alone: refusing it would be for ever.
+    if (waiting == 0) return OkStatus();
     if (waiting + sequences > config_.max_num_queued_reqs) {
       return ResourceExhausted(fmt::format(
           "the waiting queue is full: {} of {} sequences wait, {} more were asked for; retry later "
           "or raise --max-num-queued-reqs",
           waiting, config_.max_num_queued_reqs, sequences));
     }
-    // A request above the bound by itself may wait alone: refusing it would be for ever.
-    if (waiting > 0 && waiting_tokens + tokens > config_.max_num_queued_tokens) {
+    if (waiting_tokens + tokens > config_.max_num_queued_tokens) {
       return ResourceExhausted(fmt::format(
           "the waiting queue is full: {} of {} prompt tokens wait, {} more were asked for; retry "
           "later or raise --max-num-queued-tokens",

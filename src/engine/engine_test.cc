@@ -218,6 +218,9 @@ TEST(Engine, TheQueueIsBounded) {
   EXPECT_TRUE(WaitUntil([&] { return engine->Idle(); }));
   ASSERT_TRUE(engine->Submit({Spec(7, 2000, 1)}).ok()) << "an empty queue takes any request";
   EXPECT_EQ(c.End(7).finish, FinishReason::kLength);
+  EXPECT_TRUE(WaitUntil([&] { return engine->Idle(); }));
+  ASSERT_TRUE(engine->Submit({Spec(8, 1, 1), Spec(9, 1, 1), Spec(10, 1, 1), Spec(11, 1, 1)}).ok());
+  EXPECT_TRUE(c.WaitForEnds(7));
 }
 
 TEST(Engine, DrainRefusesNewWorkAndFinishesTheOld) {

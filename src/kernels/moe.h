@@ -7,8 +7,8 @@
 //   1. the router's logits (MatmulColumn, never split); RouteTokens: threads split tokens
 //   2. ExpertDispatch::Assign for the experts held here: one thread, then a barrier
 //   3. totals cleared; per expert with tokens: GatherActs of the layer's prepared input, gate and
-//   up,
-//      GatedActivation, PrepareTwoTerms or PrepareActs, RowBound; then MatmulExpert
+//      up, GatedActivation, PrepareTwoTerms or PrepareActs; int64 (wide) for the rows whose
+//      RowBound · |gate| is not under kNarrowBound; MatmulExpert
 //   4. totals of all ranks added as integers; x += QuantaToFloat
 // A shared expert is one more expert, of all tokens, whose gate is 1 or its own sigmoid.
 // Nothing here allocates except ExpertDispatch's constructor.

@@ -9,8 +9,7 @@
 //               6 bits: two vectors; bits 2t, 2t + 1 of vector p are bits 4, 5 of element 16p + 4t
 //               + i
 //     scales    fp16 [16], or fp32 [16] (K-quants: the effective scale), twice where each half of
-//     16
-//               elements has its own
+//               16 elements has its own
 //     minimums  fp16 [16], or fp32 [16]: what is added, so the negative of a K-quant's minimum
 //   bf16        sixteen vectors: lane's 32 bits of vector j are elements 2j (low) and 2j + 1
 //   f16, f32    thirty-two vectors of 16 lanes
