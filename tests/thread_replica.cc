@@ -2,13 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "comm/world.h"
 #include "engine/split_executor.h"
+#include "launch/rank_worker.h"
 
 namespace cleave {
 namespace {
@@ -27,6 +27,7 @@ class ThreadReplica final : public Executor {
       : segment_(std::move(segment)), statuses_(ranks) {}
 
   ~ThreadReplica() override {
+    leader_.reset();
     auto board = WorldBoard::Open(segment_, 1);
     if (board.ok()) board->End("the test is over");
     for (std::thread& t : threads_) t.join();
@@ -48,7 +49,7 @@ class ThreadReplica final : public Executor {
                      RankRunner::Create(std::move(checkpoint), plan.executor, layout, 0,
                                         CommOf(world_.get(), layout.split), nullptr));
     ASSIGN_OR_RETURN(BroadcastRing ring, world_->OpenPlanRing());
-    leader_ = std::make_unique<SplitExecutor>(std::move(runner), std::move(ring), &world_->line());
+    leader_ = std::make_unique<SplitExecutor>(std::move(runner), std::move(ring));
     return OkStatus();
   }
 
@@ -67,7 +68,7 @@ class ThreadReplica final : public Executor {
     ASSIGN_OR_RETURN(auto runner, RankRunner::Create(std::move(checkpoint), plan.executor, layout,
                                                      rank, CommOf(&world, layout.split), nullptr));
     ASSIGN_OR_RETURN(BroadcastRing ring, world.OpenPlanRing());
-    const Status status = FollowPlans(runner.get(), &ring, &world.line());
+    const Status status = FollowPlans(runner.get(), &ring);
     if (status.code() != StatusCode::kUnavailable) world.End(status.ToString());
     return status;
   }
@@ -85,16 +86,10 @@ Result<std::unique_ptr<Executor>> MakeThreadReplica(const std::string& model, co
                                                     const Split& split) {
   const ModelShape& shape = plan.layout.shape;
   ASSIGN_OR_RETURN(const Layout layout, MakeLayout(shape, split, CostsByWork(shape)));
-  const RankOptions& options = plan.executor;
-  const uint64_t rows = uint64_t{options.max_batch_tokens} * shape.hidden_size * sizeof(float);
-  WorldOptions world;
-  world.split = split;
+  ModelPlan cut = plan;
+  cut.layout = layout;
+  WorldOptions world = WorldFor(cut);
   world.deadline_ms = kDeadlineMs;
-  world.channel_bytes = std::bit_ceil(2 * split.pp * (rows + 4096));
-  const uint64_t plan_bytes =
-      MaxPlanBytes(options.max_batch_tokens, options.max_sequences,
-                   options.max_positions / options.kv_shape.block_tokens + 1);
-  world.plan_ring_bytes = (split.pp + 2) * (plan_bytes + 64);
   ASSIGN_OR_RETURN(SharedMemory segment, World::Allocate(world, SharedMemoryKind::kThreads));
   auto replica = std::make_unique<ThreadReplica>(std::move(segment),
                                                  static_cast<uint32_t>(layout.ranks.size()));

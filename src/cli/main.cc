@@ -44,6 +44,7 @@ int Run(const std::vector<std::string>& args) {
   if (args[0] == "serve") return RunServe(rest);
   if (args[0] == "chat") return RunChat(rest);
   if (args[0] == "bench") return RunBench(rest);
+  if (args[0] == "worker") return RunWorkerVerb();  // what serve starts for each rank
   fmt::print(stderr,
              "cleave: unknown verb '{}'; the verbs are serve, chat and bench (cleave --help)\n",
              args[0]);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "cli/dry_run.h"
 #include "cli/log_setup.h"
 #include "cli/service.h"
 #include "cli/verbs.h"
@@ -120,6 +121,10 @@ int RunServe(const std::vector<std::string>& args) {
   // Before the port is taken: a name that is nowhere should cost nothing.
   const auto path = flags.model.Path();
   if (!path.ok()) return Fail(path.status());
+  if (flags.dry_run) {
+    const Status status = DryRun(flags, *path);
+    return status.ok() ? 0 : Fail(status);
+  }
 
   const Signals signals;
   auto service = Service::Start(flags);

@@ -7,6 +7,7 @@ constexpr char kFooter[] =
     R"(Examples:
   cleave serve models/SmolLM2-135M-Instruct.Q4_1.gguf
   cleave serve org/model --host 0.0.0.0 --api-key SECRET --max-model-len 8K
+  cleave serve MODEL -tp 2 -pp 2 --dry-run       # then without --dry-run
   cleave serve MODEL --kv-cache-memory-bytes 2G --max-num-seqs 32 --config cleave.yaml
 
 Then: curl localhost:8000/v1/chat/completions -H 'content-type: application/json' \
@@ -18,6 +19,10 @@ running requests have --shutdown-timeout seconds.)";
 
 void ServeFlags::AddTo(OptionTable* table) {
   model.AddTo(table);
+  split.AddTo(table);
+  const std::string cut = "The cut (dp, pp, tp, ep, cp)";
+  table->Switch(cut, "--dry-run", "Say who would hold and send what, and load nothing", &dry_run);
+  table->Switch(cut, "--json", "--dry-run as JSON", &json);
   const std::string http = "Server";
   table->Text(http, "--host", "Address to listen on; 0.0.0.0: every interface", &host);
   table->Count(http, "--port", "Port; 0: any free one", 0, 65535, &port);

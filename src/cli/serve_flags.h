@@ -6,6 +6,7 @@
 
 #include "cli/model_flags.h"
 #include "cli/option_table.h"
+#include "cli/split_flags.h"
 #include "engine/engine.h"
 #include "http/options.h"
 
@@ -13,6 +14,9 @@ namespace cleave {
 
 struct ServeFlags {
   ModelFlags model;
+  SplitFlags split;
+  bool dry_run = false;
+  bool json = false;     // of --dry-run
   ServerOptions server;  // filled by Finish
 
   std::string host = "127.0.0.1";

@@ -9,6 +9,8 @@
 
 #include "base/clock.h"
 #include "base/mapped_file.h"
+#include "cli/replica_orders.h"
+#include "launch/rank_worker.h"
 
 namespace cleave {
 namespace {
@@ -40,6 +42,7 @@ Service::~Service() {
   if (api_) api_->Stop();  // null when the port could not be had
   client_.reset();
   engine_.reset();
+  replicas_.reset();
 }
 
 Status Service::LoadTemplate(const Checkpoint& checkpoint) {
@@ -57,55 +60,84 @@ Status Service::LoadTemplate(const Checkpoint& checkpoint) {
   return OkStatus();
 }
 
+struct Service::Opened {
+  std::string path;
+  ModelSettings settings;
+  ModelPlan plan;
+  GenerationDefaults defaults;
+  std::optional<int32_t> eos_id;  // the tokenizer's
+  uint32_t vocab_size = 0;
+};
+
 Status Service::Load(const LoadProgress& progress) {
   const TimePoint start = SteadyClock::now();
-  ASSIGN_OR_RETURN(const std::string path, flags_.model.Path());
-  ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint, OpenCheckpoint(path));
+  Opened opened;
+  ASSIGN_OR_RETURN(opened.path, flags_.model.Path());
+  ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint, OpenCheckpoint(opened.path));
   const ModelConfig& config = checkpoint->config();
   spdlog::info("{}: {}, {} layers, {} heads / {} KV heads of {}, {}", checkpoint->name(),
                config.architecture, config.num_layers(), config.num_heads, config.num_kv_heads,
                config.head_dim, NameOf(checkpoint->main_dtype()));
-  ASSIGN_OR_RETURN(const ModelPlan plan, PlanModel(*checkpoint, flags_.model.Settings()));
-  spdlog::info("{}", plan.sizing.Account(plan.executor.kv_shape.block_tokens));
+  opened.settings = flags_.model.Settings();
+  ASSIGN_OR_RETURN(opened.settings.split, flags_.split.ToSplit());
+  ASSIGN_OR_RETURN(opened.plan, PlanModel(*checkpoint, opened.settings));
+  const RankOptions& rank = opened.plan.executor;
+  spdlog::info("{}", opened.plan.sizing.Account(rank.kv_shape.block_tokens));
   RETURN_IF_ERROR(LoadTemplate(*checkpoint));
+  opened.defaults = checkpoint->generation_defaults();
+  opened.vocab_size = config.vocab_size;
 
   // The vocabulary is built beside the weights; both only read the checkpoint.
-  const TokenizerSource& source = checkpoint->tokenizer_source();
+  const TokenizerSource source = checkpoint->tokenizer_source();
   auto tokenizer = std::async(std::launch::async, [&source] { return Tokenizer::Create(source); });
-  GenerationDefaults defaults = checkpoint->generation_defaults();
-  auto executor = LoadModel(std::move(checkpoint), plan, [&](double share) {
+  const LoadProgress shown = [&](double share) {
     api_->SetLoading(fmt::format("loading: {:.0f} %", share * 100));
     if (progress) progress(share);
-  });
+  };
+  const bool alone = opened.settings.split.world_size() == 1;
+  std::unique_ptr<InlineExecutor> executor;
+  if (alone) {
+    ASSIGN_OR_RETURN(executor, LoadModel(std::move(checkpoint), opened.plan, shown));
+    RETURN_IF_ERROR(SmokeForward(executor.get()));
+  }
   auto built = tokenizer.get();
-  RETURN_IF_ERROR(executor.status());
   if (!built.ok()) return built.status().Annotate("tokenizer");
   tokenizer_ = std::move(*built);
-  RETURN_IF_ERROR(SmokeForward(executor->get()));
-  RETURN_IF_ERROR(StartEngine(plan, std::move(defaults), std::move(*executor)));
-  spdlog::info("ready on http://{}:{} after {:.2f} s ({} threads, {}, KV cache {})", flags_.host,
-               port(), SecondsBetween(start, SteadyClock::now()), plan.executor.threads,
-               IsaName(plan.executor.isa), CacheTypeName(plan.executor.kv_shape.dtype));
+  RETURN_IF_ERROR(alone ? StartInline(opened, std::move(executor)) : StartReplicas(opened, shown));
+  api_->SetModel({.engine = alone ? client_.get() : replicas_.get(),
+                  .tokenizer = tokenizer_.get(),
+                  .chat_template = template_.get(),
+                  .defaults = std::move(opened.defaults),
+                  .vocab_size = static_cast<int32_t>(opened.vocab_size)});
+  spdlog::info("ready on http://{}:{} after {:.2f} s ({}, {}, KV cache {})", flags_.host, port(),
+               SecondsBetween(start, SteadyClock::now()), opened.settings.split.ToString(),
+               IsaName(rank.isa), CacheTypeName(rank.kv_shape.dtype));
   return OkStatus();
 }
 
-Status Service::StartEngine(const ModelPlan& plan, GenerationDefaults defaults,
-                            std::unique_ptr<InlineExecutor> executor) {
-  EngineConfig config = flags_.Engine(plan);
-  const uint32_t vocab_size = executor->vocab_size();
-  config.eos_token_ids = defaults.eos_token_ids;
+EngineConfig Service::EngineConfigOf(const Opened& opened) const {
+  EngineConfig config = flags_.Engine(opened.plan);
+  config.eos_token_ids = opened.defaults.eos_token_ids;
   if (config.eos_token_ids.empty() && tokenizer_->eos_id()) {
     config.eos_token_ids = {*tokenizer_->eos_id()};
   }
-  const ModelFacts facts{.model_name = flags_.server.served_model_names.front(),
-                         .max_model_len = config.max_model_len,
-                         .block_size = config.block_size,
-                         .num_blocks = config.num_blocks,
-                         .cache_dtype = CacheTypeName(plan.executor.kv_shape.dtype),
-                         .enable_prefix_caching = config.enable_prefix_caching,
-                         .gpu_memory_utilization = flags_.model.gpu_memory_utilization,
-                         .kv_cache_memory_bytes = plan.sizing.kv_bytes};
-  EngineObserver* observer = metrics_->AttachModel(facts);
+  return config;
+}
+
+EngineObserver* Service::AttachMetrics(const Opened& opened, const EngineConfig& config) {
+  return metrics_->AttachModel({.model_name = flags_.server.served_model_names.front(),
+                                .max_model_len = config.max_model_len,
+                                .block_size = config.block_size,
+                                .num_blocks = config.num_blocks,
+                                .cache_dtype = CacheTypeName(opened.plan.executor.kv_shape.dtype),
+                                .enable_prefix_caching = config.enable_prefix_caching,
+                                .gpu_memory_utilization = flags_.model.gpu_memory_utilization,
+                                .kv_cache_memory_bytes = opened.plan.sizing.kv_bytes});
+}
+
+Status Service::StartInline(const Opened& opened, std::unique_ptr<InlineExecutor> executor) {
+  const EngineConfig config = EngineConfigOf(opened);
+  EngineObserver* observer = AttachMetrics(opened, config);
   engine_ = std::make_unique<Engine>(
       config, std::move(executor),
       [api = api_.get()](std::vector<SequenceOutput>&& outputs) {
@@ -113,15 +145,33 @@ Status Service::StartEngine(const ModelPlan& plan, GenerationDefaults defaults,
       },
       observer);
   client_ = MakeEngineClient(engine_.get());
-  api_->SetModel({.engine = client_.get(),
-                  .tokenizer = tokenizer_.get(),
-                  .chat_template = template_.get(),
-                  .defaults = std::move(defaults),
-                  .vocab_size = static_cast<int32_t>(vocab_size)});
   return OkStatus();
 }
 
-Status Service::health() const { return engine_ ? engine_->health() : OkStatus(); }
+Status Service::StartReplicas(const Opened& opened, const LoadProgress& progress) {
+  const EngineConfig config = EngineConfigOf(opened);
+  ASSIGN_OR_RETURN(const CpuTopology topology, ReadCpuTopology());
+  const auto orders = MakeOrders({.model_path = opened.path,
+                                  .settings = opened.settings,
+                                  .engine = config,
+                                  .log_level = flags_.log_level,
+                                  .log_format = flags_.log_format},
+                                 opened.plan, topology);
+  ReplicaOptions options;
+  options.world = WorldFor(opened.plan);
+  replicas_ = std::make_unique<ReplicaSet>(
+      orders, options,
+      [api = api_.get()](std::vector<SequenceOutput>&& outputs) {
+        api->OnOutputs(std::move(outputs));
+      },
+      std::vector<EngineObserver*>{AttachMetrics(opened, config)});
+  return replicas_->Start(progress, TimePoint::max());
+}
+
+Status Service::health() const {
+  if (replicas_) return replicas_->health();
+  return engine_ ? engine_->health() : OkStatus();
+}
 
 void Service::StartDrain() { api_->StartDrain(); }
 

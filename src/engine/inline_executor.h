@@ -13,6 +13,7 @@ namespace cleave {
 
 class InlineExecutor final : public Executor {
  public:
+  explicit InlineExecutor(std::unique_ptr<RankRunner> runner);
   static Result<std::unique_ptr<InlineExecutor>> Create(std::unique_ptr<Checkpoint> checkpoint,
                                                         const RankOptions& options,
                                                         const Layout& layout,
@@ -29,8 +30,6 @@ class InlineExecutor final : public Executor {
   [[nodiscard]] const ModelWeights& weights() const { return runner_->weights(); }
 
  private:
-  explicit InlineExecutor(std::unique_ptr<RankRunner> runner) : runner_(std::move(runner)) {}
-
   const std::unique_ptr<RankRunner> runner_;
   std::vector<WantedRow> wanted_;  // of the batch under way
 };

@@ -51,6 +51,11 @@ class RankRunner {
   // whose results it has not taken). `sink` is called on the leader only.
   Status Results(std::span<const WantedRow> wanted, const RowSink& sink);
 
+  // Says what the rank is at, where somebody watches (comm/life.h).
+  void Enter(RankPhase phase) {
+    if (context_.comm.line != nullptr) context_.comm.line->Enter(phase, SteadyNanos());
+  }
+
   [[nodiscard]] const RankOptions& options() const { return options_; }
   [[nodiscard]] const ModelConfig& config() const { return checkpoint_->config(); }
   [[nodiscard]] const Layout& layout() const { return layout_; }

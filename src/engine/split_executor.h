@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "comm/broadcast_ring.h"
-#include "comm/life.h"
 #include "engine/executor.h"
 #include "engine/plan_message.h"
 #include "engine/rank_runner.h"
@@ -18,8 +17,11 @@ namespace cleave {
 
 class SplitExecutor final : public Executor {
  public:
-  // `line` is the leader's sign of life; it and the ring's memory outlive the executor.
-  SplitExecutor(std::unique_ptr<RankRunner> runner, BroadcastRing ring, RankLine* line);
+  // The ring's memory outlives the executor.
+  SplitExecutor(std::unique_ptr<RankRunner> runner, BroadcastRing ring);
+  ~SplitExecutor() override;  // tells the others that there are no more plans
+  SplitExecutor(const SplitExecutor&) = delete;
+  SplitExecutor& operator=(const SplitExecutor&) = delete;
 
   [[nodiscard]] uint32_t max_batch_tokens() const override {
     return runner_->options().max_batch_tokens;
@@ -35,14 +37,14 @@ class SplitExecutor final : public Executor {
  private:
   const std::unique_ptr<RankRunner> runner_;
   BroadcastRing ring_;
-  RankLine* const line_;
   std::vector<std::byte> message_;
   std::vector<std::vector<WantedRow>> wanted_;  // a ring: of the batches under way
   size_t oldest_ = 0;
   size_t under_way_ = 0;
 };
 
-// Runs the plans of the ring until an error ends it: kUnavailable when the replica's epoch is over.
-Status FollowPlans(RankRunner* runner, BroadcastRing* ring, RankLine* line);
+// Runs the plans of the ring until the leader says there are no more. kUnavailable when the
+// replica's epoch is over.
+Status FollowPlans(RankRunner* runner, BroadcastRing* ring);
 
 }  // namespace cleave

@@ -29,7 +29,7 @@ struct WorkerFds {
 
 struct WorkerSpec {
   std::string model_path;
-  ModelSettings settings;
+  ModelSettings settings;  // its split is not used
   Split split;           // pp_layers filled in
   uint32_t replica = 0;  // of dp
   uint32_t rank = 0;     // in the replica

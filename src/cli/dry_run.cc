@@ -1,0 +1,29 @@
+#include "cli/dry_run.h"
+
+#include <fmt/core.h>
+
+#include "comm/segment.h"
+#include "split/layout_report.h"
+
+namespace cleave {
+
+Status DryRun(const ServeFlags& flags, const std::string& path) {
+  ASSIGN_OR_RETURN(const auto checkpoint, OpenCheckpoint(path));
+  ModelSettings settings = flags.model.Settings();
+  ASSIGN_OR_RETURN(settings.split, flags.split.ToSplit());
+  ASSIGN_OR_RETURN(const ModelPlan plan, PlanModel(*checkpoint, settings));
+  const KvShape& kv = plan.executor.kv_shape;
+  const LayoutReport report{.layout = &plan.layout,
+                            .bytes = &plan.bytes,
+                            .kv_head_bytes = kv.head_bytes() / kv.block_tokens,
+                            .traffic = {.one_shot_max_bytes = WorldOptions().one_shot_max_bytes}};
+  if (flags.json) {
+    fmt::print("{}\n", ReportJson(report));
+    return OkStatus();
+  }
+  fmt::print("{}: {}\n{}\n{}\n", checkpoint->name(), settings.split.ToString(),
+             plan.sizing.Account(kv.block_tokens), ReportText(report));
+  return OkStatus();
+}
+
+}  // namespace cleave

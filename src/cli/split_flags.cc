@@ -1,0 +1,71 @@
+#include "cli/split_flags.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+namespace cleave {
+namespace {
+
+constexpr int64_t kMostRanks = 4096;
+
+// "3,1" as numbers; empty for "" and "auto".
+Result<std::vector<uint32_t>> ParseList(const char* flag, const std::string& text) {
+  std::vector<uint32_t> list;
+  if (text.empty() || text == "auto") return list;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (;;) {
+    uint32_t value = 0;
+    const auto [next, error] = std::from_chars(at, end, value);
+    if (error != std::errc() || (next != end && *next != ',')) {
+      return InvalidArgument(fmt::format(
+          "{} '{}': whole numbers with commas between, such as 3,1; or auto", flag, text));
+    }
+    list.push_back(value);
+    if (next == end) return list;
+    at = next + 1;
+  }
+}
+
+}  // namespace
+
+void SplitFlags::AddTo(OptionTable* table) {
+  const std::string section = "The cut (dp, pp, tp, ep, cp)";
+  const auto axis = [&](const char* flag, const char* help, int64_t* value,
+                        std::initializer_list<const char*> aliases) {
+    table->Count(section, flag, help, 1, kMostRanks, value);
+    for (const char* alias : aliases) table->Alias(alias, flag);
+  };
+  axis("--data-parallel-size", "Replicas, sharing nothing (-dp, --dp)", &dp, {"-dp", "--dp"});
+  axis("--pipeline-parallel-size", "Stages of layers (-pp, --pp)", &pp, {"-pp", "--pp"});
+  axis("--tensor-parallel-size", "Ranks that share heads, columns and vocabulary (-tp, --tp)", &tp,
+       {"-tp", "--tp"});
+  axis("--ep", "Ranks that share experts; regroups those of a stage", &ep, {});
+  axis("--cp", "Ranks that share the KV of a sequence, in runs of 512 positions", &cp, {});
+  axis("--decode-context-parallel-size", "Like --cp, over the tp ranks (-dcp)", &dcp, {"-dcp"});
+  table->Switch(section, "--enable-expert-parallel", "Experts over all ranks of a stage",
+                &enable_expert_parallel);
+  table->Text(section, "--tp-shares", "Shares of the tp ranks, such as 3,1; auto: even",
+              &tp_shares);
+  table->Text(section, "--pp-layers", "Layers of each stage, such as 10,20; auto: balanced",
+              &pp_layers);
+  table->OneOf(section, "--distributed-executor-backend",
+               "How ranks are started; mp: processes of this machine", {"mp"}, &executor_backend);
+}
+
+Result<Split> SplitFlags::ToSplit() const {
+  Split split;
+  split.dp = static_cast<uint32_t>(dp);
+  split.pp = static_cast<uint32_t>(pp);
+  split.tp = static_cast<uint32_t>(tp);
+  split.ep = static_cast<uint32_t>(ep);
+  split.cp = static_cast<uint32_t>(cp);
+  split.dcp = static_cast<uint32_t>(dcp);
+  if (enable_expert_parallel && ep == 1) split.ep = split.tp * split.cp;
+  ASSIGN_OR_RETURN(split.tp_shares, ParseList("--tp-shares", tp_shares));
+  ASSIGN_OR_RETURN(split.pp_layers, ParseList("--pp-layers", pp_layers));
+  return split;
+}
+
+}  // namespace cleave

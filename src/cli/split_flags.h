@@ -1,0 +1,31 @@
+#pragma once
+// The flags that cut a model: vLLM's spellings with vLLM's meanings, and one sized flag of ours for
+// each axis. Axes in the order dp, pp, tp, ep, cp.
+
+#include <string>
+
+#include "base/status.h"
+#include "cli/option_table.h"
+#include "split/split.h"
+
+namespace cleave {
+
+struct SplitFlags {
+  int64_t dp = 1;
+  int64_t pp = 1;
+  int64_t tp = 1;
+  int64_t ep = 1;
+  int64_t cp = 1;
+  int64_t dcp = 1;
+  bool enable_expert_parallel = false;
+  std::string tp_shares;  // "3,1"; "auto" or empty: even
+  std::string pp_layers;  // "10,20"; "auto" or empty: balanced
+  std::string executor_backend = "mp";
+
+  void AddTo(OptionTable* table);
+  // Sizes as they were given; whether they fit a model is MakeLayout's to say. Fails with
+  // kInvalidArgument for a list that is none.
+  [[nodiscard]] Result<Split> ToSplit() const;
+};
+
+}  // namespace cleave

@@ -1,0 +1,92 @@
+#include "launch/rank_worker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/split_executor.h"
+
+namespace cleave {
+namespace {
+
+// A group where the split cuts; null where the rank is alone.
+RankComm CommOf(World* world, const Split& split) {
+  return {.tp = split.tp > 1 ? world->group(Axis::kTp) : nullptr,
+          .pp = split.pp > 1 ? world->group(Axis::kPp) : nullptr,
+          .line = &world->line()};
+}
+
+}  // namespace
+
+WorldOptions WorldFor(const ModelPlan& plan) {
+  const RankOptions& options = plan.executor;
+  const Split& split = plan.layout.split;
+  // A stage never waits for room to send its rows: as many batches are under way as there are
+  // stages.
+  const uint64_t rows_bytes =
+      uint64_t{options.max_batch_tokens} * plan.layout.shape.hidden_size * sizeof(float);
+  const uint64_t plan_bytes =
+      MaxPlanBytes(options.max_batch_tokens, options.max_sequences,
+                   options.max_positions / options.kv_shape.block_tokens + 1);
+  WorldOptions world;
+  world.split = split;
+  if (split.pp > 1) {
+    world.channel_bytes = std::max<uint64_t>(world.channel_bytes, split.pp * (rows_bytes + 4096));
+  }
+  world.plan_ring_bytes = (split.pp + 2) * (plan_bytes + 64);
+  return world;
+}
+
+Status RankWorker::Load(const WorkerSpec& spec, World* world,
+                        const std::function<void(double)>& progress) {
+  spec_ = &spec;
+  world_ = world;
+  world->Enter(RankPhase::kComputing);
+  ASSIGN_OR_RETURN(auto checkpoint, OpenCheckpoint(spec.model_path));
+  ModelSettings settings = spec.settings;
+  settings.split = spec.split;
+  settings.threads = spec.threads;
+  ASSIGN_OR_RETURN(ModelPlan plan, PlanModel(*checkpoint, settings));
+  plan.executor.cpus = spec.cpus;
+  // The front sized all ranks; memory that changed since changes nothing.
+  plan.executor.num_blocks = spec.sizing.num_blocks;
+  plan.executor.max_positions = spec.sizing.max_model_len;
+  if (spec.one_shot_max_bytes > 0) {
+    world->SetOneShotMaxBytes(spec.one_shot_max_bytes);
+  } else {
+    RETURN_IF_ERROR(world->MeasureCrossovers());
+  }
+  const auto beat = [world, &progress](double share) {
+    world->Beat();
+    if (progress) progress(share);
+  };
+  ASSIGN_OR_RETURN(auto runner,
+                   RankRunner::Create(std::move(checkpoint), plan.executor, plan.layout, spec.rank,
+                                      CommOf(world, spec.split), beat));
+  world->Enter(RankPhase::kIdle);
+  if (spec.rank == 0) return LoadLeader(std::move(runner));
+  runner_ = std::move(runner);
+  return OkStatus();
+}
+
+Status RankWorker::LoadLeader(std::unique_ptr<RankRunner> runner) {
+  if (spec_->split.ranks_per_replica() == 1) {
+    executor_ = std::make_unique<InlineExecutor>(std::move(runner));
+  } else {
+    ASSIGN_OR_RETURN(BroadcastRing ring, world_->OpenPlanRing());
+    executor_ = std::make_unique<SplitExecutor>(std::move(runner), std::move(ring));
+  }
+  // The others take part from their Follow.
+  return SmokeForward(executor_.get());
+}
+
+Status RankWorker::Serve(EngineLinkServer* link) {
+  Engine engine(spec_->engine, std::move(executor_), link->sink(), link->observer());
+  return link->Serve(&engine);
+}
+
+Status RankWorker::Follow() {
+  ASSIGN_OR_RETURN(BroadcastRing ring, world_->OpenPlanRing());
+  return FollowPlans(runner_.get(), &ring);
+}
+
+}  // namespace cleave
