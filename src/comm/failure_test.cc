@@ -51,7 +51,7 @@ TEST(Deadline, NamesTheRankThatIsSilent) {
       UntilEnded(*world);  // computes without a beat
       return OkStatus();
     }
-    const Status status = Meet(group);
+    Status status = Meet(group);
     EXPECT_THAT(status.message(),
                 AllOf(HasSubstr("tp all_gather, call 1: "), HasSubstr("no sign of life for 0."),
                       HasSubstr("rank 2 (pp 0, tp 2, cp 0) computes")));
@@ -152,7 +152,7 @@ TEST(End, WakesEverybodyAtOnce) {
       world->End("the operator said so");
       return OkStatus();
     }
-    const Status first = Meet(world->group(Axis::kTp));
+    Status first = Meet(world->group(Axis::kTp));
     EXPECT_EQ(first.message(), "tp all_gather, call 0: the replica ended: the operator said so");
     // Another operation and another group fail too.
     EXPECT_FALSE(world->group(Axis::kTp)->Send(3, {}).ok());
@@ -264,7 +264,7 @@ TEST(FaultyGroup, OneThatNeverAnswersIsNamed) {
           {.drop_at = dies ? FaultPlan::kNever : at, .kill_at = dies ? at : FaultPlan::kNever},
           [&] { UntilEnded(*world); }, [&] { return world->ended(); });
       for (uint32_t call = 0; call < 5; ++call) RETURN_IF_ERROR(Meet(&group));
-      const Status status = Meet(&group);
+      Status status = Meet(&group);
       EXPECT_FALSE(status.ok());
       if (!bad) {
         EXPECT_THAT(status.message(), AllOf(HasSubstr("call 5"), HasSubstr("rank 1 (pp 0")));

@@ -28,23 +28,6 @@ const char* PhaseText(RankPhase phase) {
   return "is in an unknown phase";
 }
 
-// Of a circle that `entry` is in: the rank furthest behind in calls of entry's axis.
-uint32_t FurthestBehind(std::span<const RankLine> board, uint32_t entry) {
-  uint32_t behind = entry;
-  uint32_t rank = entry;
-  for (size_t hops = 0; hops < board.size(); ++hops) {
-    rank = board[rank].waits_for.load(std::memory_order_relaxed);
-    if (rank >= board.size() || rank == entry) break;  // lines may move while they are read
-    const RankLine& line = board[rank];
-    const RankLine& other = board[behind];
-    if (line.axis.load(std::memory_order_relaxed) == other.axis.load(std::memory_order_relaxed) &&
-        line.call.load(std::memory_order_relaxed) < other.call.load(std::memory_order_relaxed)) {
-      behind = rank;
-    }
-  }
-  return behind;
-}
-
 }  // namespace
 
 uint64_t SteadyNanos() {
@@ -74,22 +57,32 @@ std::string DescribeRank(const RankLine& line, uint32_t rank, const Split& split
   return text;
 }
 
-uint32_t BlamedRank(std::span<const RankLine> board, uint32_t waiter, uint32_t first) {
-  uint32_t at = first;
-  for (size_t hops = 0; hops < board.size(); ++hops) {
-    if (PhaseOf(board[at]) != RankPhase::kWaiting) return at;
-    const uint32_t next = board[at].waits_for.load(std::memory_order_relaxed);
-    if (next >= board.size() || next == at) return at;
-    if (next == waiter) return at;  // what it waits for has been done
-    at = next;
+bool RankBoard::WaitIsOver(uint32_t rank) const {
+  const uint64_t offset = lines[rank].signal.load(std::memory_order_relaxed);
+  if (offset == 0 || offset % alignof(SharedSignal) != 0 ||
+      offset > segment.size() - std::min(segment.size(), sizeof(SharedSignal))) {
+    return false;
   }
-  return FurthestBehind(board, at);  // as many hops as ranks: a circle that leaves the waiter out
+  const auto* signal = reinterpret_cast<const SharedSignal*>(segment.data() + offset);
+  return signal->Reached(lines[rank].target.load(std::memory_order_relaxed));
 }
 
-void Silence::Look(std::span<const RankLine> board, uint32_t waiter, uint32_t first,
-                   uint64_t elapsed_ns, uint64_t at_most_ns) {
+uint32_t BlamedRank(const RankBoard& board, uint32_t waiter, uint32_t first) {
+  uint32_t at = first;
+  for (size_t hops = 0; hops < board.lines.size(); ++hops) {
+    const RankLine& line = board.lines[at];
+    if (PhaseOf(line) != RankPhase::kWaiting || board.WaitIsOver(at)) return at;
+    const uint32_t next = line.waits_for.load(std::memory_order_relaxed);
+    if (next >= board.lines.size() || next == at || next == waiter) return at;
+    at = next;
+  }
+  return at;
+}
+
+void Silence::Look(const RankBoard& board, uint32_t waiter, uint32_t first, uint64_t elapsed_ns,
+                   uint64_t at_most_ns) {
   const uint32_t blamed = BlamedRank(board, waiter, first);
-  const uint64_t beat = board[blamed].beat.load(std::memory_order_relaxed);
+  const uint64_t beat = board.lines[blamed].beat.load(std::memory_order_relaxed);
   if (blamed == blamed_ && beat == beat_) {
     silent_ns_ += std::min(elapsed_ns, at_most_ns);
     return;

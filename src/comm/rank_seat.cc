@@ -123,6 +123,8 @@ Status RankSeat::Sleep(SharedSignal* signal, uint32_t target, uint32_t for_rank)
   line_->op.store(static_cast<uint32_t>(op_.op), std::memory_order_relaxed);
   line_->call.store(op_.call, std::memory_order_relaxed);
   line_->waits_for.store(for_rank, std::memory_order_relaxed);
+  line_->target.store(target, std::memory_order_relaxed);
+  line_->signal.store(view_.OffsetOf(signal), std::memory_order_relaxed);
   uint64_t last = SteadyNanos();
   line_->Enter(RankPhase::kWaiting, last);
   Silence silence;
@@ -143,13 +145,13 @@ Status RankSeat::Sleep(SharedSignal* signal, uint32_t target, uint32_t for_rank)
 Status RankSeat::LookAround(const SharedSignal& signal, uint32_t target, uint32_t for_rank,
                             uint64_t elapsed_ns, Silence* silence) {
   if (view_.ended()) return EndedStatus();
-  const std::span<const RankLine> board = view_.board();
+  const RankBoard board = {.lines = view_.board(), .segment = view_.bytes()};
   silence->Look(board, rank_, for_rank, elapsed_ns, kLateSlices * slice_ns_);
   const uint32_t blamed = silence->blamed();
   const auto describe = [&] {
-    return DescribeRank(board[blamed], blamed, view_.plan().options.split, SteadyNanos());
+    return DescribeRank(board.lines[blamed], blamed, view_.plan().options.split, SteadyNanos());
   };
-  const bool left = board[blamed].phase.load(std::memory_order_acquire) ==
+  const bool left = board.lines[blamed].phase.load(std::memory_order_acquire) ==
                     static_cast<uint32_t>(RankPhase::kEnded);
   if (left || HasDied(blamed)) {
     if (signal.Reached(target)) return OkStatus();  // it did its part before it went

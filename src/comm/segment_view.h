@@ -22,6 +22,10 @@ class SegmentView {
 
   [[nodiscard]] const SegmentPlan& plan() const { return plan_; }
   [[nodiscard]] std::byte* at(uint64_t offset) const { return base_ + offset; }
+  [[nodiscard]] uint64_t OffsetOf(const void* address) const {
+    return static_cast<uint64_t>(static_cast<const std::byte*>(address) - base_);
+  }
+  [[nodiscard]] std::span<const std::byte> bytes() const { return {base_, plan_.size}; }
   [[nodiscard]] std::span<RankLine> board() const;
   [[nodiscard]] std::span<RankIdentity> identities() const;
 

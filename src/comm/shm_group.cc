@@ -74,11 +74,14 @@ Status ShmGroup::Begin(CommOp op, uint64_t call, OpTimes* times) {
   return dead_;
 }
 
+void ShmGroup::BookTime(CommOp op, const OpTimes& times) {
+  stats_.of(op).AddTime(SteadyNanos() - times.start_ns, seat_->waited_ns() - times.waited_ns);
+}
+
 Status ShmGroup::Finish(const Status& status, CommOp op, const OpTimes& times, uint64_t bytes) {
-  OpStats& stats = stats_.of(op);
-  stats.AddTime(SteadyNanos() - times.start_ns, seat_->waited_ns() - times.waited_ns);
+  BookTime(op, times);
   if (status.ok()) {
-    stats.AddCall(bytes);
+    stats_.of(op).AddCall(bytes);
   } else if (dead_.ok()) {
     dead_ = status;
   }
@@ -267,11 +270,9 @@ Status ShmGroup::Receive(uint32_t from, std::span<std::byte> bytes) {
   RETURN_IF_ERROR(CheckPeer(from));
   OpTimes times;
   RETURN_IF_ERROR(Begin(CommOp::kSend, from_[from].messages(), &times));
-  const Status status = from_[from].Receive(seat_, bytes);
-  stats_.of(CommOp::kSend)
-      .AddTime(SteadyNanos() - times.start_ns, seat_->waited_ns() - times.waited_ns);
-  if (!status.ok()) dead_ = status;
-  return status;
+  dead_ = from_[from].Receive(seat_, bytes);
+  BookTime(CommOp::kSend, times);
+  return dead_;
 }
 
 }  // namespace cleave

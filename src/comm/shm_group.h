@@ -55,6 +55,7 @@ class ShmGroup final : public Group {
   };
 
   Status Begin(CommOp op, uint64_t call, OpTimes* times);
+  void BookTime(CommOp op, const OpTimes& times);
   Status Finish(const Status& status, CommOp op, const OpTimes& times, uint64_t bytes);
   // Publishes my slot and waits for all; then Theirs() are this round's slots.
   Status Exchange(uint64_t size, uint32_t chunk, bool any_wide);

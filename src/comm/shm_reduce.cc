@@ -94,37 +94,33 @@ Status ShmGroup::TwoShot(const IntegerRows& mine, float* out, size_t out_stride)
   const uint64_t shape = uint64_t{mine.rows} << 32U | mine.columns;
   const uint64_t call = calls_++;
   const auto own_of = [&](uint32_t member) { return EvenShare(mine.columns, size_, member); };
-  OpTimes scatter;
-  OpTimes gather;
-  OpTimes total;
-  RETURN_IF_ERROR(Begin(CommOp::kReduceScatter, call, &total));
-  scatter = total;
-  uint64_t gather_ns = 0;
-  uint64_t gather_waited_ns = 0;
-  const Status status = ForEachChunk(mine, [&](const Chunk& chunk, uint32_t index) {
+  Status status = ForEachChunk(mine, [&](const Chunk& chunk, uint32_t index) {
+    OpTimes times;
     const Range part = Intersect(own_of(me_), chunk.columns);
-    RETURN_IF_ERROR(Begin(CommOp::kReduceScatter, call, &scatter));
+    RETURN_IF_ERROR(Begin(CommOp::kReduceScatter, call, &times));
     const bool any_wide = Pack(mine, chunk, part);
     RETURN_IF_ERROR(Exchange(shape, index, any_wide));
     Sum(mine, chunk, part, out, out_stride);
-    RETURN_IF_ERROR(Begin(CommOp::kAllGather, call, &gather));
+    BookTime(CommOp::kReduceScatter, times);
+    RETURN_IF_ERROR(Begin(CommOp::kAllGather, call, &times));
     PutSums(chunk, part, out, out_stride);
     RETURN_IF_ERROR(Exchange(shape, index, false));
     for (uint32_t member = 0; member < size_; ++member) {
       if (member == me_) continue;
       TakeSums(chunk, member, Intersect(own_of(member), chunk.columns), out, out_stride);
     }
-    gather_ns += SteadyNanos() - gather.start_ns;
-    gather_waited_ns += seat_->waited_ns() - gather.waited_ns;
+    BookTime(CommOp::kAllGather, times);
     return OkStatus();
   });
+  if (!status.ok()) {
+    if (dead_.ok()) dead_ = status;
+    return status;
+  }
   const uint64_t own = own_of(me_).size();
   const uint64_t sums = kNarrow * mine.rows + (kWide - kNarrow) * WideRows(mine);
-  stats_.of(CommOp::kAllGather).AddTime(gather_ns, gather_waited_ns);
-  if (status.ok()) stats_.of(CommOp::kAllGather).AddCall(own * mine.rows * sizeof(float));
-  total.start_ns += gather_ns;
-  total.waited_ns += gather_waited_ns;
-  return Finish(status, CommOp::kReduceScatter, total, mine.rows + (mine.columns - own) * sums);
+  stats_.of(CommOp::kReduceScatter).AddCall(mine.rows + (mine.columns - own) * sums);
+  stats_.of(CommOp::kAllGather).AddCall(own * mine.rows * sizeof(float));
+  return OkStatus();
 }
 
 bool ShmGroup::Pack(const IntegerRows& mine, const Chunk& chunk, Range skip) {

@@ -23,9 +23,9 @@ Engine::Sink EngineLinkServer::sink() {
   return [this](std::vector<SequenceOutput>&& outputs) { Send(outputs); };
 }
 
-void EngineLinkServer::Note(EngineEvent event) {
+void EngineLinkServer::Note(const EngineEvent& event) {
   std::lock_guard<std::mutex> lock(mu_);
-  events_.push_back(std::move(event));
+  events_.push_back(event);
   if (events_.size() >= kMostEventsKept) SendLocked({});
 }
 
@@ -35,6 +35,7 @@ void EngineLinkServer::Send(std::span<const SequenceOutput> outputs) {
 }
 
 void EngineLinkServer::SendLocked(std::span<const SequenceOutput> outputs) {
+  if (over_) return;
   if (engine_ != nullptr) {
     stats_ = engine_->stats();
     health_ = engine_->health();
@@ -89,8 +90,8 @@ Status EngineLinkServer::Serve(Engine* engine) {
   }
   {
     std::lock_guard<std::mutex> lock(mu_);
-    stats_ = engine->stats();
     engine_ = nullptr;
+    over_ = true;
   }
   return stop_ ? OkStatus() : status.Annotate("the link to the front");
 }

@@ -6,10 +6,12 @@
 //   Engine engine(config, std::move(executor), link.sink(), link.observer());
 //   Status status = link.Serve(&engine);      // until the front asks to end, or is gone
 //
-// Outlives the engine. Threads: sink and observer on the engine's, Serve on one of its own (a
-// Submit is answered at once), StopServing any. The engine's thread waits for the front only when
-// 64 MiB of outputs are unread; a front that reads nothing for the deadline is gone.
-// Serve fails: kUnavailable, kDeadlineExceeded or kDataLoss; the process has nobody left to serve.
+// Once Serve has returned nothing is sent any more: an engine that ends aborts what it has, and to
+// the front those streams were cut short. Outlives the engine. Threads: sink and observer on the
+// engine's, Serve on one of its own (a Submit is answered at once), StopServing any. The engine's
+// thread waits for the front only when 64 MiB of outputs are unread; a front that reads nothing for
+// the deadline is gone. Serve fails: kUnavailable, kDeadlineExceeded or kDataLoss; the process has
+// nobody left to serve.
 
 #include <atomic>
 #include <chrono>
@@ -34,7 +36,7 @@ struct LinkServerOptions {
 class EngineLinkServer final : private EngineObserver {
  public:
   EngineLinkServer(UniqueFd socket, const LinkServerOptions& options);
-  ~EngineLinkServer() override;  // lets what was pushed leave, for a short while
+  ~EngineLinkServer() override;  // lets what was sent leave, for a short while
   EngineLinkServer(const EngineLinkServer&) = delete;
   EngineLinkServer& operator=(const EngineLinkServer&) = delete;
 
@@ -53,7 +55,7 @@ class EngineLinkServer final : private EngineObserver {
   }
   void OnFinished(const Finished& finished) override { Note(finished); }
 
-  void Note(EngineEvent event);
+  void Note(const EngineEvent& event);
   void Send(std::span<const SequenceOutput> outputs);
   void SendLocked(std::span<const SequenceOutput> outputs);
   void SendStatsWhenNew();
@@ -68,6 +70,7 @@ class EngineLinkServer final : private EngineObserver {
   std::mutex mu_;
   // Guarded by mu_.
   Engine* engine_ = nullptr;  // while served
+  bool over_ = false;         // Serve has returned
   std::vector<EngineEvent> events_;
   EngineStats stats_;
   Status health_;

@@ -85,14 +85,14 @@ class Linked {
   Status StopRank() {
     if (!server_) return OkStatus();
     server_->StopServing();
-    const Status status = serving_.get();
+    Status status = serving_.get();
     engine_.reset();
     server_.reset();
     return status;
   }
   // What Serve said, once the link is gone.
   Status Served() {
-    const Status status = serving_.get();
+    Status status = serving_.get();
     engine_.reset();
     server_.reset();
     return status;
@@ -152,9 +152,13 @@ TEST(EngineLink, RefusalsArriveAsTheyWereSaid) {
   EXPECT_EQ(never.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(linked.link->open_tokens(), 0U);
   std::vector<SequenceSpec> many;
-  for (SequenceId id = 100; id < 130; ++id) many.push_back(FakeSequence(id, 1, 1));
+  for (SequenceId id = 100; id < 130; ++id) many.push_back(FakeSequence(id, 1, 3000));
+  ASSERT_TRUE(linked.link->Submit(many).ok());  // 16 run, the others wait
+  for (SequenceSpec& spec : many) spec.id += 100;
   EXPECT_THAT(linked.link->Submit(many).ToString(),
               HasSubstr("resource_exhausted: the waiting queue is full"));
+  linked.link->FailAll(Unavailable("enough"));
+  for (SequenceId id = 100; id < 130; ++id) EXPECT_EQ(linked.seen.End(id).ends, 1);
   ASSERT_TRUE(linked.link->Submit({FakeSequence(3, 10, 3000)}).ok());
   EXPECT_THAT(linked.link->Submit({FakeSequence(3, 10, 3000)}).message(),
               HasSubstr("sequence 3 is with the engine already"));
@@ -204,9 +208,8 @@ TEST(EngineLink, DieEndsEverySequenceOnceAndIgnoresWhatFollows) {
 TEST(EngineLink, ABreakIsToldAndWaitsForTheReason) {
   Linked linked(nullptr, {.reason_grace = 20000ms});
   ASSERT_TRUE(linked.link->Submit({FakeSequence(1, 10, 3000)}).ok());
-  // Its engine's destructor aborts what runs: that is an end like any.
+  // Its engine's destructor aborts what runs; here that is no end of its own.
   EXPECT_TRUE(linked.StopRank().ok());
-  EXPECT_EQ(linked.seen.End(1).finish, FinishReason::kAbort);
   ASSERT_TRUE(Eventually([&] { return linked.troubles() == 1; }));
   EXPECT_EQ(linked.trouble(0).first, LinkEvents::Trouble::kLinkBroke);
   EXPECT_THAT(linked.trouble(0).second.message(), HasSubstr("the link to rank 0 broke"));
@@ -215,6 +218,8 @@ TEST(EngineLink, ABreakIsToldAndWaitsForTheReason) {
   linked.link->Die(Unavailable("rank 0 was killed"));
   EXPECT_THAT(late.get().message(), HasSubstr("rank 0 was killed"));
   EXPECT_EQ(linked.seen.Now(2).ends, 0);  // never accepted
+  EXPECT_EQ(linked.seen.End(1).error.message(), "rank 0 was killed");
+  EXPECT_EQ(linked.seen.after_end(), 0);
 }
 
 TEST(EngineLink, ABreakWithoutAReasonEndsWithItsOwn) {

@@ -71,7 +71,7 @@ void Replica::Driver::Perform(const WatchDecision& decision) {
     case WatchDecision::Kind::kSpawn: {
       const Status status = Spawn();
       if (status.ok()) {
-        watch_.Spawned(signs_->lines());
+        watch_.Spawned({.lines = signs_->lines(), .segment = {memory_->data(), memory_->size()}});
       } else {
         Clear();
         watch_.Failed(ReplicaWatch::kAnyRank, status);
@@ -127,9 +127,11 @@ Status Replica::Driver::SpawnRank(uint32_t rank, int link_fd) {
   ASSIGN_OR_RETURN(ChildProcess child, ChildProcess::Spawn(spawn));
   processes_.push_back(std::make_unique<RankProcess>(std::move(child), std::move(control.ours)));
   const std::vector<uint8_t> bytes = Pack(orders);
-  return SendFrame(
+  const Status sent = SendFrame(
       processes_.back()->control.get(), FrameType::kSpec, SteadyClock::now() + kOrdersDeadline,
       [&bytes](ByteWriter* writer) { writer->PutRaw(std::as_bytes(std::span(bytes))); });
+  // One that is gone already is about to be seen, with its exit code.
+  return sent.code() == StatusCode::kUnavailable ? OkStatus() : sent;
 }
 
 void Replica::Driver::Serve() {

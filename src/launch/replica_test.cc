@@ -38,15 +38,18 @@ size_t OpenDescriptors() {
   return count;
 }
 
-// A zombie is gone too: in a container nobody may reap an orphan.
-bool IsGone(int pid) {
+// As /proc tells it: R, S, D, T, Z …; X when there is no such process.
+char StateOf(int pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::stringstream text;
   text << file.rdbuf();
   const std::string stat = text.str();
   const size_t at = stat.rfind(')');
-  return at == std::string::npos || stat[at + 2] == 'Z' || stat[at + 2] == 'X';
+  return at == std::string::npos || at + 2 >= stat.size() ? 'X' : stat[at + 2];
 }
+
+// A zombie is gone too: in a container nobody may reap an orphan.
+bool IsGone(int pid) { return StateOf(pid) == 'Z' || StateOf(pid) == 'X'; }
 
 bool AllGone(const std::vector<int>& pids) { return std::ranges::all_of(pids, IsGone); }
 
@@ -107,7 +110,10 @@ TEST(Replica, AskedToEndWhatStillRunsEndsToo) {
   r.Serve();
   r.Stream(1, 4);
   r.replica.Stop();
-  for (SequenceId id = 1; id <= 4; ++id) EXPECT_EQ(r.seen.Now(id).ends, 1);
+  for (SequenceId id = 1; id <= 4; ++id) {
+    EXPECT_EQ(r.seen.Now(id).ends, 1);
+    EXPECT_EQ(r.seen.Now(id).error.ToString(), "unavailable: the server has shut down");
+  }
   EXPECT_TRUE(AllGone(r.pids));
 }
 
@@ -160,7 +166,7 @@ TEST(Replica, AShortStopIsForgiven) {
   r.Serve();
   r.Stream(1, 1);
   ::kill(r.pids[1], SIGSTOP);
-  std::this_thread::sleep_for(300ms);
+  EXPECT_TRUE(Eventually([&] { return StateOf(r.pids[1]) == 'T'; }));
   ::kill(r.pids[1], SIGCONT);
   const size_t tokens = r.seen.Now(1).tokens.size();
   EXPECT_TRUE(r.seen.WaitForTokens(1, tokens + 5));
@@ -185,11 +191,10 @@ TEST(Replica, ASpinningRankIsFoundOut) {
 
 TEST(Replica, ALongStepThatBeatsIsNoHang) {
   ReplicaOptions options = FakeOptions(CLEAVE_LAUNCH_WORKER);
-  options.world.deadline_ms = 400;
-  options.watch.hang_deadline = 400ms;
-  Running r("step-ms=1500", options);
+  options.world.deadline_ms = 300;
+  options.watch.hang_deadline = 300ms;
+  Running r("step-ms=700", options);
   r.Serve();
-  std::this_thread::sleep_for(1s);  // idle
   ASSERT_TRUE(r.replica.link()->Submit({FakeSequence(1, 10, 2)}).ok());
   EXPECT_EQ(r.seen.End(1).finish, FinishReason::kLength);
 }
@@ -227,6 +232,10 @@ TEST(Replica, SaysWhyItCouldNotStart) {
     Running r("stuck-load=2", options);
     EXPECT_THAT(r.replica.WaitReady(TestDeadline()).message(),
                 HasSubstr("its rank 2 did not get ready: no progress for 0.3 s"));
+  }
+  {
+    Running r("", FakeOptions("/bin/false"));
+    EXPECT_THAT(r.replica.WaitReady(TestDeadline()).message(), HasSubstr("ended with exit code 1"));
   }
   {
     Running r("", FakeOptions("/no/such/worker"));

@@ -39,7 +39,7 @@ void ReplicaWatch::Spawn() {
   Decide(WatchDecision::Kind::kSpawn);
 }
 
-void ReplicaWatch::Spawned(std::span<const RankLine> board) {
+void ReplicaWatch::Spawned(const RankBoard& board) {
   board_ = board;
   for (Rank& rank : ranks_) {
     rank = Rank();
@@ -143,18 +143,21 @@ void ReplicaWatch::LookForStops(std::chrono::nanoseconds elapsed) {
 
 void ReplicaWatch::LookForHangs(std::chrono::nanoseconds elapsed) {
   const auto most = static_cast<uint64_t>(kMostPerTick.count());
-  for (uint32_t r = 0; r < board_.size(); ++r) {
+  for (uint32_t r = 0; r < board_.lines.size(); ++r) {
     Rank& rank = ranks_[r];
-    const RankLine& line = board_[r];
+    const RankLine& line = board_.lines[r];
     const RankPhase phase = PhaseOf(line);
+    // Whoever waits for what has come has work of its own.
+    const bool waits = phase == RankPhase::kWaiting && !board_.WaitIsOver(r);
+    const bool works = phase == RankPhase::kComputing || (phase == RankPhase::kWaiting && !waits);
     const uint64_t beat = line.beat.load(std::memory_order_relaxed);
-    const bool silent = phase == RankPhase::kComputing && beat == rank.beat;
+    const bool silent = works && beat == rank.beat;
     rank.silent_for = silent ? rank.silent_for + elapsed : std::chrono::nanoseconds(0);
     rank.beat = beat;
     if (rank.silent_for > options_.hang_deadline) return Hang(r, rank.silent_for);
 
     const uint32_t other = line.waits_for.load(std::memory_order_relaxed);
-    if (phase != RankPhase::kWaiting || other >= board_.size() || other == r) {
+    if (!waits || other >= board_.lines.size() || other == r) {
       rank.silence = Silence();
       continue;
     }
@@ -170,17 +173,18 @@ void ReplicaWatch::Hang(uint32_t rank, std::chrono::nanoseconds silent_for) {
 }
 
 std::string ReplicaWatch::Scene(uint32_t rank) const {
-  if (rank >= board_.size()) return "it had not begun";
+  if (rank >= board_.lines.size()) return "it had not begun";
   const auto now_ns = static_cast<uint64_t>(
       std::chrono::duration_cast<std::chrono::nanoseconds>(now_.time_since_epoch()).count());
-  std::string scene = DescribeRank(board_[rank], rank, options_.split, now_ns);
+  std::string scene = DescribeRank(board_.lines[rank], rank, options_.split, now_ns);
   size_t waiters = 0;
-  for (uint32_t r = 0; r < board_.size(); ++r) {
-    const uint32_t other = board_[r].waits_for.load(std::memory_order_relaxed);
-    if (r == rank || PhaseOf(board_[r]) != RankPhase::kWaiting || other >= board_.size()) continue;
+  for (uint32_t r = 0; r < board_.lines.size(); ++r) {
+    const uint32_t other = board_.lines[r].waits_for.load(std::memory_order_relaxed);
+    const bool waits = PhaseOf(board_.lines[r]) == RankPhase::kWaiting && !board_.WaitIsOver(r);
+    if (r == rank || !waits || other >= board_.lines.size()) continue;
     if (BlamedRank(board_, r, other) != rank) continue;
     if (++waiters <= kMostWaitersNamed) {
-      scene += "; " + DescribeRank(board_[r], r, options_.split, now_ns);
+      scene += "; " + DescribeRank(board_.lines[r], r, options_.split, now_ns);
     }
   }
   if (waiters > kMostWaitersNamed) {

@@ -15,7 +15,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -62,7 +61,7 @@ class ReplicaWatch {
   explicit ReplicaWatch(const WatchOptions& options);
 
   void Start(TimePoint now);
-  void Spawned(std::span<const RankLine> board);
+  void Spawned(const RankBoard& board);
   void RankReady(uint32_t rank);
   void RankProgressed(uint32_t rank, double share);
   void RankStopped(uint32_t rank);
@@ -93,7 +92,7 @@ class ReplicaWatch {
     double share = 0;
     std::chrono::nanoseconds stopped_for{0};
     uint64_t beat = 0;
-    std::chrono::nanoseconds silent_for{0};  // while it computes
+    std::chrono::nanoseconds silent_for{0};  // while it has work
     Silence silence;                         // of the one it waits for
   };
 
@@ -112,7 +111,7 @@ class ReplicaWatch {
   const WatchOptions options_;
   WatchState state_ = WatchState::kIdle;
   std::vector<Rank> ranks_;
-  std::span<const RankLine> board_;
+  RankBoard board_;
   std::vector<WatchDecision> decisions_;
   Status why_;
   Status link_error_;

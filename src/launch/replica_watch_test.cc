@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <memory>
 
 namespace cleave {
@@ -44,7 +45,7 @@ class Watched {
   }
   void Spawned() {
     for (uint32_t r = 0; r < ranks_; ++r) Set(r, RankPhase::kStarting);
-    watch.Spawned({lines_.get(), ranks_});
+    watch.Spawned({.lines = {lines_.get(), ranks_}, .segment = std::as_bytes(std::span(signals_))});
   }
   void Serve() {
     Start();
@@ -79,6 +80,12 @@ class Watched {
     lines_[rank].waits_for = for_rank;
     Set(rank, RankPhase::kWaiting);
   }
+  // What the rank waits for comes; it has not noticed.
+  void EndWait(uint32_t rank) {
+    signals_[1].value = 4;
+    lines_[rank].signal = sizeof(SharedSignal);
+    lines_[rank].target = 4;
+  }
   void Beat(uint32_t rank) { lines_[rank].Beat(); }
   void AllExit() {
     for (uint32_t r = 0; r < ranks_; ++r) watch.RankExited(r, "was killed by signal 9 (Killed)");
@@ -96,6 +103,7 @@ class Watched {
  private:
   const uint32_t ranks_;
   const std::unique_ptr<RankLine[]> lines_;
+  std::array<SharedSignal, 2> signals_{};
 
  public:
   ReplicaWatch watch;
@@ -211,6 +219,17 @@ TEST(ReplicaWatch, RanksThatWaitForEachOtherHang) {
   w.Wait(1, 0, 5);
   w.Pass(11s);
   EXPECT_EQ(w.watch.state(), WatchState::kDying);
+}
+
+TEST(ReplicaWatch, AWaitThatIsOverIsTheWaitersOwnSilence) {
+  Watched w(Cut(1, 2));
+  w.Serve();
+  w.Wait(1, 0, 5);
+  w.EndWait(1);
+  w.Pass(9s);
+  EXPECT_EQ(w.watch.state(), WatchState::kServing);
+  w.Pass(2s);
+  EXPECT_THAT(w.why(), HasSubstr("its rank 1 gave no sign of life for 10."));
 }
 
 TEST(ReplicaWatch, TimeInWhichItDidNotRunIsNotHeldAgainstOthers) {
