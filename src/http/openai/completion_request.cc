@@ -74,8 +74,12 @@ void ReadPrompts(Fields& fields, const RequestRules& rules, std::vector<TextOrId
                                                "that is not empty, got {}",
                                                i, Brief(entry)));
     }
-    auto ids = ReadIds(entry, "prompt", rules.vocab_size);
-    if (!ids.ok()) return fields.Fail(ids.error());
+    auto ids = ReadIds(entry, one_list ? "prompt" : fmt::format("prompt[{}]", i), rules.vocab_size);
+    if (!ids.ok()) {
+      ApiError error = ids.error();
+      error.param = "prompt";
+      return fields.Fail(std::move(error));
+    }
     out->push_back({{}, std::move(ids.value()), false});
   }
 }

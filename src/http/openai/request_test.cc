@@ -278,7 +278,7 @@ TEST(CompletionRequestTest, RefusesEachFieldByName) {
       {R"("prompt":["a",5])", "prompt", "entry 1"},
       {R"("prompt":[1,"a"])", "prompt", "prompt[1] must be a token id in [0, 320), got \"a\""},
       {R"("prompt":[320])", "prompt", "got 320"},
-      {R"("prompt":[[1],[2,-1]])", "prompt", "prompt[1] must be a token id"},
+      {R"("prompt":[[1],[2,-1]])", "prompt", "prompt[1][1] must be a token id"},
       {R"("prompt":[1.5])", "prompt", "got 1.5"},
       {R"("prompt":[1e300])", "prompt", "prompt[0]"},
       {R"("prompt":"a","max_tokens":0)", "max_tokens", "0 only with echo"},
