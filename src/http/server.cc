@@ -74,6 +74,9 @@ class AsioServer final : public Server {
 
 Status AsioServer::Open() {
   const Options& options = core_->options;
+  if (options.host.empty()) {  // the resolver would take it for every interface
+    return InvalidArgument("cannot listen: --host is empty; give an address, 0.0.0.0 for all");
+  }
   const std::string address = fmt::format("{}:{}", options.host, options.port);
   ErrorCode ec;
   Tcp::resolver resolver(core_->io);

@@ -515,6 +515,14 @@ TEST_F(ServerTest, PostsInOrderAndAfterADelay) {
   EXPECT_GE(SteadyClock::now() - begin, Milliseconds(30));
 }
 
+TEST(ServerListenTest, AnEmptyHostIsNotEveryInterface) {
+  Server::Options options;
+  options.host = "";
+  const auto server = Server::Listen(options, [](Request&&, const auto&) {});
+  ASSERT_FALSE(server.ok());
+  EXPECT_NE(server.status().message().find("--host is empty"), std::string::npos);
+}
+
 TEST(ServerListenTest, NamesTheAddressItCanNotHave) {
   Server::Options options;
   options.error_body = ErrorText;
