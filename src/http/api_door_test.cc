@@ -145,6 +145,25 @@ TEST_F(ApiTest, DataParallelRankIsChecked) {
   EXPECT_EQ(Post(kChat, body, "X-data-parallel-rank: x\r\n").status, 400);
 }
 
+TEST_F(ApiTest, DataParallelRankPinsTheReplica) {
+  options_.data_parallel_size = 3;
+  Script({256});
+  Serve();
+  const std::string body = std::string("{") + kHi + "}";
+  EXPECT_EQ(Post(kChat, body, "X-data-parallel-rank: 2\r\n").status, 200);
+  EXPECT_EQ(Post(kChat, body).status, 200);
+  for (const char* wrong : {"3", "-1", "+1", "1 2", "", "99999999999"}) {
+    const RawResponse refused =
+        Post(kChat, body, "X-data-parallel-rank: " + std::string(wrong) + "\r\n");
+    EXPECT_EQ(refused.status, 400) << wrong;
+    EXPECT_NE(refused.body.find("must be 0 to 2: there are 3 replicas"), std::string::npos);
+  }
+  const std::vector<SequenceSpec> submitted = engine_.submitted();
+  ASSERT_EQ(submitted.size(), 2U);
+  EXPECT_EQ(submitted[0].replica, 2);
+  EXPECT_EQ(submitted[1].replica, -1);
+}
+
 TEST_F(ApiTest, ListsModels) {
   Serve();
   const Json list = Json::parse(Get("/v1/models").body);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <ctime>
 #include <iterator>
 #include <utility>
@@ -176,14 +177,25 @@ std::optional<ApiError> Front::CheckDoor(const http::Request& request, const Rou
   if (!Allows(route, request.method)) {
     return FromHttpStatus(405, fmt::format("this path allows {}", route.allow));
   }
-  // One replica: its rank is 0.
   const std::string* rank = request.Find("x-data-parallel-rank");
-  if (rank != nullptr && *rank != "0") {
-    ApiError error = openai::BadRequest("X-data-parallel-rank must be 0: there is one replica",
-                                        "X-data-parallel-rank");
-    return error;
-  }
-  return std::nullopt;
+  if (rank == nullptr || ReplicaOf(request) >= 0) return std::nullopt;
+  return openai::BadRequest(
+      options_.data_parallel_size == 1
+          ? std::string("X-data-parallel-rank must be 0: there is one replica")
+          : fmt::format("X-data-parallel-rank must be 0 to {}: there are {} replicas",
+                        options_.data_parallel_size - 1, options_.data_parallel_size),
+      "X-data-parallel-rank");
+}
+
+int32_t Front::ReplicaOf(const http::Request& request) const {
+  const std::string* rank = request.Find("x-data-parallel-rank");
+  if (rank == nullptr) return -1;
+  const char* end = rank->data() + rank->size();
+  int32_t replica = -1;
+  const auto [stop, error] = std::from_chars(rank->data(), end, replica);
+  const bool exists = error == std::errc() && stop == end && replica >= 0 &&
+                      static_cast<uint32_t>(replica) < options_.data_parallel_size;
+  return exists ? replica : -1;
 }
 
 http::Response Front::Preflight(const Route& route) {
@@ -219,6 +231,7 @@ void Front::StartJob(http::Request&& request, const Route& route, std::unique_pt
   auto job = std::make_shared<Job>();
   job->route = route.id;
   job->client_id = ClientRequestId(request);
+  job->replica = ReplicaOf(request);
   job->body = std::move(request.body);
   job->text = text_;
   job->reply = std::move(reply);
@@ -256,6 +269,7 @@ void Front::FinishJob(const std::shared_ptr<Job>& job) {
     if (id.empty()) id = reply->request_id();
     answer.id = (job->route == RouteId::kChat ? "chatcmpl-" : "cmpl-") + id;
     answer.created_s = std::time(nullptr);
+    for (SequenceSpec& spec : prepared.sequences) spec.replica = job->replica;
     generations_->Start(std::move(reply), std::move(prepared), SeedOfNext(), model_.engine);
   }
   UpdateActive();

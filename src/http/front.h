@@ -44,6 +44,7 @@ class Front final : public Api {
     RouteId route = RouteId::kNone;
     std::string body;
     std::string client_id;
+    int32_t replica = -1;                    // that the request names
     std::shared_ptr<const ServedText> text;  // shared: read by workers
     std::unique_ptr<Reply> reply;            // the server thread's
     std::atomic<bool> gone{false};           // shared
@@ -55,6 +56,8 @@ class Front final : public Api {
                                    std::shared_ptr<http::ResponseWriter> writer) const;
   [[nodiscard]] std::optional<openai::ApiError> CheckDoor(const http::Request& request,
                                                           const Route& route) const;
+  // The one X-data-parallel-rank names; -1 without, or when there is none such.
+  [[nodiscard]] int32_t ReplicaOf(const http::Request& request) const;
   [[nodiscard]] static http::Response Preflight(const Route& route);
   void Answer(const http::Request& request, const Route& route, Reply* reply);
   // The seed of the next request that brings none.
