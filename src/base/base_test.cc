@@ -8,6 +8,7 @@
 #include "base/mapped_file.h"
 #include "base/rng.h"
 #include "base/status.h"
+#include "base/text_table.h"
 
 namespace cleave {
 namespace {
@@ -53,6 +54,12 @@ TEST(Checked, SaysWhenANumberWouldNotFit) {
   EXPECT_FALSE(CheckedAdd(~0ULL, 1).has_value());
   EXPECT_EQ(CeilDiv(33, 16), 3);
   EXPECT_EQ(RoundUp(33, 16), 48);
+}
+
+TEST(TextTable, AlignsRight) {
+  EXPECT_EQ(TextTable({{"op", "bytes"}, {"send", "7"}, {"", "123456"}}),
+            "  op   bytes\nsend       7\n      123456\n");
+  EXPECT_EQ(TextTable({}), "");
 }
 
 TEST(Rng, IsAPureFunctionOfItsKey) {

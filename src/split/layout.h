@@ -1,27 +1,25 @@
 #pragma once
-// Layout: which rank of a replica holds what. A pure function of model shape,
-// split and costs; the planner prices it, the loader reads by it, the runtime
-// runs it.
+// Layout: which rank of a replica holds what. A pure function of model shape, split and costs; the
+// planner prices it, the loader reads by it, the runtime runs it.
 //
-// Shares. Units are shared out in contiguous ranges: n units over weights w₀ …
-// wₖ₋₁ put the border before rank i at round(n · (w₀ + … + wᵢ₋₁) / Σw), so that
-// counts need not divide and shares of equal weight differ by at most one.
-//   query heads   units of one head           KV heads follow: those the query
-//   heads read FFN columns   units of 64                  (a model's last unit
-//   may be shorter) vocabulary    units of 16 rows             (likewise)
-//   layers        contiguous, balanced by cost, or as --pp-layers says
-//   experts       whole, over ep ranks, whose weight is their ranks' together;
-//   their columns over
-//                 the ranks of an ep rank (ExpertPlaceOf), over tp when ep is 1
-//   positions     runs of 512: run r is held by cp rank r mod cp, and there by
-//   rank (r / cp) mod dcp
-//                 of each dcp group
-// KV heads that two tp ranks need are held by both: replicated_kv_heads counts
-// the extra copies. Ranks of a dcp group hold the KV heads of all its query
-// heads, each at its own positions.
+// Shares. Units are shared out in contiguous ranges: n units over weights w₀ … wₖ₋₁ put the border
+// before rank i at round(n · (w₀ + … + wᵢ₋₁) / Σw), so that counts need not divide and shares of
+// equal weight differ by at most one.
 //
-// Fails with kInvalidArgument: the number that is wrong, its limit, and layouts
-// that would work. Any thread.
+//   query heads  units of one head; KV heads follow: those the query heads read
+//   FFN columns  units of 64 (a model's last unit may be shorter)
+//   vocabulary   units of 16 rows (likewise)
+//   layers       contiguous, balanced by cost, or as --pp-layers says
+//   experts      whole, over ep ranks, whose weight is their ranks' together; their columns over
+//                the ranks of an ep rank (ExpertPlaceOf), over tp when ep is 1
+//   positions    runs of 512: run r is held by cp rank r mod cp, and there by rank (r / cp) mod dcp
+//                of each dcp group
+//
+// KV heads that two tp ranks need are held by both: replicated_kv_heads counts the extra copies.
+// Ranks of a dcp group hold the KV heads of all its query heads, each at its own positions.
+//
+// Fails with kInvalidArgument: the number that is wrong, its limit, and layouts that would work.
+// Any thread.
 
 #include <cstdint>
 #include <vector>
@@ -50,8 +48,8 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// Borders of [0, n) in proportion to `weights` (as above, halves rounded up);
-// weights.size() ranges. Weights that are all 0 count as even.
+// Borders of [0, n) in proportion to `weights` (as above, halves rounded up); weights.size()
+// ranges. Weights that are all 0 count as even.
 std::vector<Range> ShareOut(uint32_t n, const std::vector<uint32_t>& weights);
 std::vector<Range> ShareOutWide(uint32_t n, const std::vector<uint64_t>& weights);
 // Range `part` of ShareOut(n, parts equal weights). part < parts.
@@ -65,9 +63,8 @@ struct RankLayout {
   bool last_stage = true;   // has the head
   Range q_heads;
   Range kv_heads;                 // those q_heads read; with dcp, those its dcp group's read
-  Range ffn_columns;              // of a dense layer, or of each expert it holds; multiples
-                                  // of 64, or F
-  Range vocab_rows;               // of embedding and head; multiples of 16, or V
+  Range ffn_columns;              // of a dense layer, or of each expert it holds; in 64s, or F
+  Range vocab_rows;               // of embedding and head; in 16s, or V
   std::vector<uint32_t> experts;  // ascending; the same in every layer
 
   // Query heads (absolute) of KV head `kv` that this rank holds.
@@ -84,19 +81,16 @@ struct Layout {
   [[nodiscard]] const RankLayout& of(const RankCoord& coord) const {
     return ranks[RankOf(split, coord)];
   }
-  // The largest share over the even one, of what a stage's tp ranks compute in
-  // each half of a layer: the ceiling of tp's speed-up is tp / (its weighted
-  // mean). 1 = perfectly even. Replicated KV heads are work too. With ep: over
-  // the stage's ranks, tokens spread evenly over experts.
+  // The largest share over the even one, of what a stage's tp ranks compute in each half of a
+  // layer: the ceiling of tp's speed-up is tp / (its weighted mean). 1 = perfectly even. Replicated
+  // KV heads are work too. With ep: over the stage's ranks, tokens spread evenly over experts.
   [[nodiscard]] double AttentionImbalance() const;
   [[nodiscard]] double FfnImbalance() const;
-  // That ceiling, both halves weighted by their multiply-adds; costs nothing
-  // for exchange.
+  // That ceiling, both halves weighted by their multiply-adds; exchange costs nothing.
   [[nodiscard]] double TpCeiling() const;
 };
 
-// Whether the rank keeps the keys and values of run `run` (positions 512 · run
-// …) of its KV heads.
+// Whether the rank keeps the keys and values of run `run` (positions 512 · run …) of its KV heads.
 bool HoldsRun(const Split& split, const RankCoord& coord, uint32_t run);
 // How many of the positions [0, positions) it keeps.
 uint32_t PositionsHeld(const Split& split, const RankCoord& coord, uint32_t positions);

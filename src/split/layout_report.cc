@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/rng.h"  // Uint128
+#include "base/text_table.h"
 
 namespace cleave {
 namespace {
@@ -43,22 +44,6 @@ std::string BytesText(uint64_t bytes) {
   return fmt::format("{:.1f} GB", static_cast<double>(bytes) / 1e9);
 }
 
-// Columns as wide as their widest cell.
-std::string Table(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths(rows.front().size(), 0);
-  for (const auto& row : rows) {
-    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    for (size_t c = 0; c < row.size(); ++c) {
-      text += fmt::format("{}{:>{}}", c == 0 ? "" : "  ", row[c], widths[c]);
-    }
-    text += '\n';
-  }
-  return text;
-}
-
 std::string RankTable(const LayoutReport& report) {
   std::vector<std::vector<std::string>> rows;
   rows.push_back({"rank", "pp", "tp", "ep", "cp", "layers", "q heads", "kv heads", "ffn columns",
@@ -76,7 +61,7 @@ std::string RankTable(const LayoutReport& report) {
                         : BytesText(WeightBytesOf(*report.layout, rank, *report.bytes)),
                     BytesText(KvBytesPerToken(report, rank))});
   }
-  return Table(rows);
+  return TextTable(rows);
 }
 
 std::string TrafficText(const char* name, const LayoutReport& report, uint32_t tokens) {
@@ -87,7 +72,7 @@ std::string TrafficText(const char* name, const LayoutReport& report, uint32_t t
     rows.push_back({AxisName(t.axis), CommOpName(t.op), fmt::format("{}", t.calls),
                     fmt::format("{}", t.bytes)});
   }
-  return fmt::format("{}, all ranks of a replica together:\n{}", name, Table(rows));
+  return fmt::format("{}, all ranks of a replica together:\n{}", name, TextTable(rows));
 }
 
 Json RangeJson(const Range& range) { return Json::array({range.begin, range.end}); }
@@ -161,8 +146,8 @@ TrafficTotals StepTotals(const Layout& layout, uint32_t tokens, const TrafficOpt
     StepCounts counts;
     counts.tokens = tokens;
     counts.greedy_rows = 1;
-    // Which rank holds a token's embedding depends on the token; together they
-    // hold each once.
+    counts.greedy_groups = 1;
+    // Which rank holds a token's embedding depends on the token; together they hold each once.
     counts.embedded_tokens = rank.first_stage && rank.coord.tp == 0 ? tokens : 0;
     if (layout.shape.post_norms) counts.wide_rows = uint64_t{2} * rank.layers.size() * tokens;
     AddTrafficOfStep(layout, rank.rank, counts, options, &totals);
@@ -178,8 +163,7 @@ std::string ReportText(const LayoutReport& report) {
   text += RankTable(report);
   text += fmt::format(
       "KV heads held more than once: {} a layer, {} B a token and layer\n"
-      "largest share over the even one: attention {:.3f}, ffn {:.3f}; tp "
-      "speeds up at most "
+      "largest share over the even one: attention {:.3f}, ffn {:.3f}; tp speeds up at most "
       "{:.2f}x\n",
       layout.replicated_kv_heads, ReplicatedKvBytes(report), layout.AttentionImbalance(),
       layout.FfnImbalance(), layout.TpCeiling());

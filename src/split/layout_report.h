@@ -1,7 +1,6 @@
 #pragma once
-// Layout report: who holds what and what a step moves, as text and as JSON,
-// before anything is loaded (`cleave serve --dry-run`). Values in, strings out;
-// any thread.
+// Layout report: who holds what and what a step moves, as text and as JSON, before anything is
+// loaded (`cleave serve --dry-run`). Values in, strings out; any thread.
 
 #include <cstdint>
 #include <string>
@@ -25,8 +24,7 @@ struct ModelBytes {
   uint64_t head = 0;               // by vocabulary rows, on the last stage
   uint64_t final_norm = 0;         // on the last stage
 };
-// Weights that `rank` holds. bytes.layers has an entry for each layer of the
-// layout.
+// Weights that `rank` holds. bytes.layers has an entry for each layer of the layout.
 uint64_t WeightBytesOf(const Layout& layout, const RankLayout& rank, const ModelBytes& bytes);
 
 struct LayoutReport {
@@ -39,20 +37,17 @@ struct LayoutReport {
   uint32_t prefill_tokens = 512;
 };
 
-// What all ranks of a replica hand over in one step of `tokens` tokens and one
-// greedy row.
+// What all ranks of a replica hand over in one step of `tokens` tokens and one greedy row.
 TrafficTotals StepTotals(const Layout& layout, uint32_t tokens, const TrafficOptions& options);
 
-// Several lines: a table of ranks, then traffic of a decoded token and of a
-// prefill.
+// Several lines: a table of ranks, then traffic of a decoded token and of a prefill.
 std::string ReportText(const LayoutReport& report);
-// {"split": {"dp", …}, "replicated_kv_heads",
-// "replicated_kv_bytes_per_token_and_layer",
-//  "attention_imbalance", "ffn_imbalance", "tp_ceiling", "ranks": [{"rank",
-//  "pp", "tp", "ep", "cp", "layers": [begin, end], "q_heads", "kv_heads",
-//  "ffn_columns", "vocab_rows", "experts", "weight_bytes",
-//  "kv_bytes_per_token"}], "traffic": {"whole", "decode": {"tokens", "axes":
-//  [{"axis", "ops": [{"op", "calls", "bytes"}]}]}, "prefill": …}}
+// {"split": {"dp", …}, "world_size", "replicated_kv_heads",
+//  "replicated_kv_bytes_per_token_and_layer", "attention_imbalance", "ffn_imbalance", "tp_ceiling",
+//  "ranks": [{"rank", "pp", "tp", "ep", "cp", "layers": [begin, end], "q_heads", "kv_heads",
+//             "ffn_columns", "vocab_rows", "experts", "weight_bytes", "kv_bytes_per_token"}],
+//  "traffic": {"whole", "decode": {"tokens", "axes": [{"axis", "ops": [{"op", "calls", "bytes"}…
+//              "prefill": likewise}}
 std::string ReportJson(const LayoutReport& report);
 
 }  // namespace cleave

@@ -12,6 +12,8 @@ ModelShape ShapeOf(const ModelConfig& config) {
   shape.num_kv_heads = config.num_kv_heads;
   shape.head_dim = config.head_dim;
   shape.ffn_size = config.ffn_size;
+  shape.num_experts = config.num_experts;
+  shape.experts_per_token = config.experts_per_token;
   shape.vocab_size = config.vocab_size;
   shape.post_norms = config.post_norms;
   shape.tied_embeddings = config.tied_embeddings;

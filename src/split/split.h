@@ -1,15 +1,15 @@
 #pragma once
-// Split: how a model is cut, as a value. Axes always in the order dp, pp, tp,
-// ep, cp.
+// Split: how a model is cut, as a value. Axes always in the order dp, pp, tp, ep, cp.
 //
-//   dp  replicas, sharing nothing                      pp  stages of contiguous
-//   layers tp  query heads, FFN columns, vocabulary rows      ep  whole experts
+//   dp  replicas, sharing nothing
+//   pp  stages of contiguous layers
+//   tp  query heads, FFN columns, vocabulary rows
+//   ep  whole experts
 //   cp  the KV of a sequence, in runs of 512 positions
 //
-// A replica has pp · tp · cp ranks; ep regroups the tp · cp ranks of a stage
-// and adds none; dcp splits the KV over the tp ranks and adds none. Rank order
-// in a replica: pp slowest, then tp, then cp (RankOf). Pure values; any thread.
-// Functions of ranks want a split that MakeLayout accepts.
+// A replica has pp · tp · cp ranks; ep regroups the tp · cp ranks of a stage and adds none; dcp
+// splits the KV over the tp ranks and adds none. Rank order in a replica: pp slowest, then tp, then
+// cp (RankOf). Pure values; any thread. Functions of ranks want a split that MakeLayout accepts.
 
 #include <cstdint>
 #include <string>
@@ -31,8 +31,7 @@ struct Split {
   uint32_t ep = 1;  // 1: experts are sharded by tp; else it divides tp · cp
   uint32_t cp = 1;
   uint32_t dcp = 1;  // divides tp: tp ranks that share their KV by position
-  // Shares of the tp ranks in proportion, one each (--tp-shares 3,1); empty =
-  // even.
+  // Shares of the tp ranks in proportion, one each (--tp-shares 3,1); empty = even.
   std::vector<uint32_t> tp_shares = {};
   // Layers of each stage (--pp-layers 10,20); empty = balanced by cost.
   std::vector<uint32_t> pp_layers = {};
@@ -40,8 +39,7 @@ struct Split {
   [[nodiscard]] uint32_t ranks_per_stage() const { return tp * cp; }
   [[nodiscard]] uint32_t ranks_per_replica() const { return pp * tp * cp; }
   [[nodiscard]] uint32_t world_size() const { return dp * ranks_per_replica(); }
-  // "dp=1 pp=2 tp=2 ep=1 cp=1", and "dcp=2", "tp-shares=3,1", "pp-layers=10,20"
-  // where they are set.
+  // "dp=1 pp=2 tp=2 ep=1 cp=1", and "dcp=2", "tp-shares=3,1", "pp-layers=10,20" where they are set.
   [[nodiscard]] std::string ToString() const;
   bool operator==(const Split&) const = default;
 };
@@ -56,17 +54,15 @@ struct RankCoord {
 uint32_t RankOf(const Split& split, const RankCoord& coord);
 RankCoord CoordOf(const Split& split, uint32_t rank);
 
-// Ranks of a replica that form one group of `axis` with `rank`, ascending; ep:
-// the stage's ranks in ep order, which is the same. A group of one is {rank},
-// so is ep's where ep is 1. dp has no groups.
+// Ranks of a replica that form one group of `axis` with `rank`, ascending; ep: the stage's ranks in
+// ep order, which is the same. A group of one is {rank}, so is ep's where ep is 1. dp has no
+// groups.
 std::vector<uint32_t> GroupOf(const Split& split, Axis axis, uint32_t rank);
-// The dcp consecutive tp ranks that share the KV of their query heads by
-// position.
+// The dcp consecutive tp ranks that share the KV of their query heads by position.
 std::vector<uint32_t> DcpGroupOf(const Split& split, uint32_t rank);
 
-// Where ep > 1, rank r = tp_rank · cp + cp_rank of a stage holds the experts of
-// ep rank r / n, and of their columns the share r mod n, where n = tp · cp / ep
-// ranks hold an expert.
+// Where ep > 1, rank r = tp_rank · cp + cp_rank of a stage holds the experts of ep rank r / n, and
+// of their columns the share r mod n, where n = tp · cp / ep ranks hold an expert.
 struct ExpertPlace {
   uint32_t ep_rank = 0;
   uint32_t column_rank = 0;

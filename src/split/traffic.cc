@@ -55,13 +55,10 @@ void AddTp(const Step& step) {
     }
   }
   if (!step.rank.last_stage) return;
-  if (counts.greedy_rows > 0) {
-    step.totals->Add(Axis::kTp, CommOp::kAllGather, 1, counts.greedy_rows * kCandidateBytes);
-  }
-  if (counts.full_rows > 0) {
-    step.totals->Add(Axis::kTp, CommOp::kAllGather, 1,
-                     uint64_t{counts.full_rows} * step.rank.vocab_rows.size() * kFloatBytes);
-  }
+  step.totals->Add(Axis::kTp, CommOp::kAllGather,
+                   uint64_t{counts.greedy_groups} + counts.full_groups,
+                   counts.greedy_rows * kCandidateBytes +
+                       uint64_t{counts.full_rows} * step.rank.vocab_rows.size() * kFloatBytes);
 }
 
 void AddPp(const Step& step) {
@@ -71,9 +68,8 @@ void AddPp(const Step& step) {
     step.totals->Add(Axis::kPp, CommOp::kSend, 1, counts.tokens * step.hidden() * kFloatBytes);
     return;
   }
-  const bool reports = step.rank.coord.tp == 0 && step.rank.coord.cp == 0;
-  if (!reports || (counts.greedy_rows == 0 && counts.full_rows == 0)) return;
-  step.totals->Add(Axis::kPp, CommOp::kSend, 1,
+  if (step.rank.coord.tp != 0 || step.rank.coord.cp != 0) return;
+  step.totals->Add(Axis::kPp, CommOp::kSend, uint64_t{counts.greedy_groups} + counts.full_rows,
                    counts.greedy_rows * kCandidateBytes +
                        uint64_t{counts.full_rows} * step.layout.shape.vocab_size * kFloatBytes);
 }

@@ -1,38 +1,33 @@
 #pragma once
-// Traffic: every collective of a step, with its bytes, as a pure function of
-// layout and counts. The runtime meters the same operations (comm/stats.h);
-// bill.exact holds the two equal.
+// Traffic: every collective of a step, with its bytes, as a pure function of layout and counts. The
+// runtime meters the same operations (comm/stats.h); bill.exact holds the two equal.
 //
-// Bytes are payload: what a rank hands over for others to read, counted once
-// however many read it. A group of one exchanges nothing and counts no call.
-//   tp all_reduce      two a layer (after attention and after the FFN), of T
-//   rows of D integer
-//                      sums. A row is one byte for the flag that says which,
-//                      and D · 4 bytes, or D · 8 where its sums escaped to
-//                      int64 on this rank ("wide"). One-shot, while T · (1 + D
-//                      · 4) is at most one_shot_max_bytes: all of it.
-//      reduce_scatter  Past that: rank i of n owns columns EvenShare(D, n, i);
-//      it hands over the
-//                      flags and the others' columns: T · 1 + (D - own) · (4 or
-//                      8) a row,
+// Bytes are payload: what a rank hands over for others to read, counted once however many read it.
+// A group of one exchanges nothing and counts no call. T tokens, D hidden size, V vocabulary.
+//
+//   tp all_reduce      two a layer, after attention and after the FFN, of T rows of D integer sums.
+//                      A row is one byte for the flag that says which, and D · 4 bytes, or D · 8
+//                      where its sums escaped to int64 on this rank ("wide"). One-shot, while
+//                      T · (1 + D · 4) is at most one_shot_max_bytes: all of it.
+//      reduce_scatter  Past that: rank i of n owns columns EvenShare(D, n, i); it hands over the
+//                      flags and the others' columns: T · 1 + (D - own) · (4 or 8) a row,
 //      all_gather      then the sums of its own as fp32: T · own · 4.
-//   tp all_gather      on the first stage, one a step: D · 4 for each row of
-//   the embedding that this
-//                      rank holds. On the last stage, one a step for greedy
-//                      rows, the best logit of this rank's vocabulary (fp32)
-//                      and its token (int32), 8 bytes a row; and one for full
-//                      rows, this rank's vocabulary in fp32, V/n · 4 a row.
-//   pp send            T · D · 4 from each rank to the one of the next stage
-//   with the same tp and cp
-//                      place; and, in one message from tp 0, cp 0 of the last
-//                      stage to that of the first, results: 8 bytes a greedy
-//                      row and V · 4 a full row.
-// vLLM, as it is at this date: all_reduce of T · D bf16, two a layer and one
-// for the embedding; the residual travels beside the hidden rows, both in bf16
-// and sliced over tp where tp divides T · D, then gathered by the receiver;
-// logits of every sampled row are gathered in bf16, the vocabulary padded
-// to 64. Its results go by its own queue and are not counted. What cp, dcp and
-// ep exchange between themselves is not in it (IsWhollyPriced). Any thread.
+//   tp all_gather      On the first stage, one a step: D · 4 for each row of the embedding that
+//                      this rank holds. On the last stage, for each group of results that has
+//                      greedy rows, one: the best logit of this rank's vocabulary (fp32) and its
+//                      token (int32), 8 bytes a row; and for each that has full rows, one: this
+//                      rank's vocabulary in fp32, V/n · 4 a row.
+//   pp send            T · D · 4 from each rank to the one of the next stage with the same tp and
+//                      cp place; and from tp 0, cp 0 of the last stage to that of the first, the
+//                      results: one for each group that has greedy rows, 8 bytes a row, and one a
+//                      full row, V · 4.
+//
+// vLLM, as it is at this date: all_reduce of T · D bf16, two a layer and one for the embedding; the
+// residual travels beside the hidden rows, both in bf16 and sliced over tp where tp divides T · D,
+// then gathered by the receiver; logits of every sampled row are gathered in bf16, the vocabulary
+// padded to 64. Its results go by its own queue and are not counted.
+//
+// What cp, dcp and ep exchange between themselves is not in it (IsWhollyPriced). Any thread.
 
 #include <array>
 #include <cstdint>
@@ -51,12 +46,13 @@ const char* CommOpName(CommOp op);
 // Element widths and algorithms of the engine that is priced.
 enum class Dialect : uint8_t { kCleave, kVllm };
 
-// What a step did, on one rank. The first four follow from its plan; the last
-// is reported.
+// What a step did, on one rank. All but the last follow from its plan; the last is reported.
 struct StepCounts {
-  uint32_t tokens = 0;           // rows of the batch
-  uint32_t greedy_rows = 0;      // sampled by their highest logit alone
-  uint32_t full_rows = 0;        // whose logits rank 0 reads whole
+  uint32_t tokens = 0;         // rows of the batch
+  uint32_t greedy_rows = 0;    // sampled by their highest logit alone
+  uint32_t greedy_groups = 0;  // groups of results that have such rows
+  uint32_t full_rows = 0;      // whose logits rank 0 reads whole
+  uint32_t full_groups = 0;
   uint32_t embedded_tokens = 0;  // whose embedding row this rank holds
   uint64_t wide_rows = 0;        // rows that went into a tp reduction as int64, over all layers
 };
@@ -103,21 +99,18 @@ class TrafficTotals {
   std::array<Entry, kAxes * kCommOps> entries_;
 };
 
-// How reductions of `rows` rows of `columns` sums go; the runtime chooses by
-// the same function.
+// How reductions of `rows` rows of `columns` sums go; the runtime chooses by the same function.
 bool IsOneShot(uint64_t rows, uint64_t columns, const TrafficOptions& options);
 
-// What rank `rank` of the layout hands over in the step; one entry an (axis,
-// op) with calls > 0.
+// What rank `rank` of the layout hands over in the step; one entry an (axis, op) with calls > 0.
 std::vector<Transfer> TrafficOfStep(const Layout& layout, uint32_t rank, const StepCounts& counts,
                                     const TrafficOptions& options);
-// The same, added to `totals`; allocates nothing. A rank the layout does not
-// have adds nothing.
+// The same, added to `totals`; allocates nothing. A rank the layout does not have adds nothing.
+// Additive: the parts of a step may be added one by one, its tokens and its results.
 void AddTrafficOfStep(const Layout& layout, uint32_t rank, const StepCounts& counts,
                       const TrafficOptions& options, TrafficTotals* totals);
 
-// Whether all that the layout's ranks exchange is counted; false with cp, dcp
-// or ep above 1.
+// Whether all that the layout's ranks exchange is counted; false with cp, dcp or ep above 1.
 bool IsWhollyPriced(const Split& split);
 
 }  // namespace cleave

@@ -23,8 +23,7 @@ class PackingRank {
  public:
   PackingRank(const Layout& layout, uint32_t rank, uint64_t one_shot_max_bytes)
       : layout_(layout), rank_(layout.ranks[rank]), one_shot_max_bytes_(one_shot_max_bytes) {
-    // Owners of a reduction's columns, one by one: the border before i is
-    // round(D · i / n).
+    // Owners of a reduction's columns, one by one: the border before i is round(D · i / n).
     const uint32_t d = layout.shape.hidden_size;
     const uint32_t n = layout.split.tp;
     for (uint32_t c = 0; c < d; ++c) {
@@ -38,8 +37,7 @@ class PackingRank {
   StepCounts Run(RngStream* rng) {
     StepCounts counts;
     counts.tokens = Draw(rng, 0, 5);
-    counts.greedy_rows = Draw(rng, 0, 3);
-    counts.full_rows = Draw(rng, 0, 2);
+    const std::vector<Group> groups = DrawGroups(rng, &counts);
     const bool tp = layout_.split.tp > 1;
     if (rank_.first_stage) Embed(rng, &counts);
     for (uint32_t layer = rank_.layers.begin; layer < rank_.layers.end; ++layer) {
@@ -49,14 +47,34 @@ class PackingRank {
       if (counts.tokens > 0) Hand(Axis::kPp, CommOp::kSend, Residual(counts.tokens));
       return counts;
     }
-    if (tp) Candidates(counts);
-    Results(counts);
+    for (const Group& group : groups) {
+      if (tp) Gather(group);
+      Report(group);
+    }
     return counts;
   }
 
   [[nodiscard]] const TrafficTotals& totals() const { return totals_; }
 
  private:
+  // Results go out in groups of a few rows, some of either kind.
+  struct Group {
+    uint32_t greedy = 0;
+    uint32_t full = 0;
+  };
+
+  static std::vector<Group> DrawGroups(RngStream* rng, StepCounts* counts) {
+    std::vector<Group> groups(Draw(rng, 0, 3));
+    for (Group& group : groups) {
+      group = {.greedy = Draw(rng, 0, 2), .full = Draw(rng, 0, 2)};
+      counts->greedy_rows += group.greedy;
+      counts->greedy_groups += group.greedy > 0 ? 1 : 0;
+      counts->full_rows += group.full;
+      counts->full_groups += group.full > 0 ? 1 : 0;
+    }
+    return groups;
+  }
+
   void Hand(Axis axis, CommOp op, const Bytes& bytes) { totals_.Add(axis, op, 1, bytes.size()); }
   static void Put(Bytes* out, size_t bytes) { out->resize(out->size() + bytes); }
 
@@ -98,27 +116,31 @@ class PackingRank {
     Hand(Axis::kTp, CommOp::kAllGather, own);
   }
 
-  void Candidates(const StepCounts& counts) {
+  static Bytes Candidates(const Group& group) {
     Bytes best;
-    for (uint32_t r = 0; r < counts.greedy_rows; ++r) Put(&best, sizeof(float) + sizeof(int32_t));
-    if (counts.greedy_rows > 0) Hand(Axis::kTp, CommOp::kAllGather, best);
+    for (uint32_t r = 0; r < group.greedy; ++r) Put(&best, sizeof(float) + sizeof(int32_t));
+    return best;
+  }
+
+  void Gather(const Group& group) {
+    if (group.greedy > 0) Hand(Axis::kTp, CommOp::kAllGather, Candidates(group));
     Bytes logits;
-    for (uint32_t r = 0; r < counts.full_rows; ++r) {
+    for (uint32_t r = 0; r < group.full; ++r) {
       for (uint32_t v = 0; v < layout_.shape.vocab_size; ++v) {
         if (rank_.vocab_rows.contains(v)) Put(&logits, sizeof(float));
       }
     }
-    if (counts.full_rows > 0) Hand(Axis::kTp, CommOp::kAllGather, logits);
+    if (group.full > 0) Hand(Axis::kTp, CommOp::kAllGather, logits);
   }
 
-  void Results(const StepCounts& counts) {
+  void Report(const Group& group) {
     if (layout_.split.pp == 1 || rank_.coord.tp != 0 || rank_.coord.cp != 0) return;
-    Bytes out;
-    for (uint32_t r = 0; r < counts.greedy_rows; ++r) Put(&out, sizeof(float) + sizeof(int32_t));
-    for (uint32_t r = 0; r < counts.full_rows; ++r) {
-      Put(&out, layout_.shape.vocab_size * sizeof(float));
+    if (group.greedy > 0) Hand(Axis::kPp, CommOp::kSend, Candidates(group));
+    for (uint32_t r = 0; r < group.full; ++r) {
+      Bytes row;
+      Put(&row, layout_.shape.vocab_size * sizeof(float));
+      Hand(Axis::kPp, CommOp::kSend, row);
     }
-    if (!out.empty()) Hand(Axis::kPp, CommOp::kSend, out);
   }
 
   const Layout& layout_;
@@ -151,14 +173,19 @@ TEST(Traffic, IsWhatPackingElementByElementHandsOver) {
 
 TEST(Traffic, OneRankExchangesNothing) {
   const Layout layout = Make(DemoShape(), {.dp = 3});
-  const StepCounts counts{.tokens = 9, .greedy_rows = 2, .full_rows = 1, .embedded_tokens = 9};
+  const StepCounts counts{.tokens = 9,
+                          .greedy_rows = 2,
+                          .greedy_groups = 1,
+                          .full_rows = 1,
+                          .full_groups = 1,
+                          .embedded_tokens = 9};
   EXPECT_TRUE(TrafficOfStep(layout, 0, counts, {}).empty());
   EXPECT_TRUE(TrafficOfStep(layout, 1, counts, {}).empty()) << "there is no rank 1";
 }
 
 TEST(Traffic, DemoModelOverTwo) {
   const Layout layout = Make(DemoShape(), {.tp = 2});
-  const StepCounts counts{.tokens = 1, .greedy_rows = 1, .embedded_tokens = 1};
+  const StepCounts counts{.tokens = 1, .greedy_rows = 1, .greedy_groups = 1, .embedded_tokens = 1};
   // 60 reductions of a flag and 576 int32; the embedding row and a candidate.
   const std::vector<Transfer> expected{{Axis::kTp, CommOp::kAllReduce, 60, 60 * 2305},
                                        {Axis::kTp, CommOp::kAllGather, 2, 576 * 4 + 8}};
@@ -183,7 +210,8 @@ TEST(Traffic, WideRowsTakeEightBytesAColumn) {
 
 TEST(Traffic, StagesHandOnRowsAndReturnResults) {
   const Layout layout = Make(DemoShape(), {.pp = 3, .tp = 3});
-  const StepCounts counts{.tokens = 4, .greedy_rows = 3, .full_rows = 1};
+  const StepCounts counts{
+      .tokens = 4, .greedy_rows = 3, .greedy_groups = 2, .full_rows = 1, .full_groups = 1};
   const auto sends = [&](uint32_t rank) {
     Transfer found{Axis::kPp, CommOp::kSend, 0, 0};
     for (const Transfer& t : TrafficOfStep(layout, rank, counts, {})) {
@@ -194,9 +222,28 @@ TEST(Traffic, StagesHandOnRowsAndReturnResults) {
   for (uint32_t rank = 0; rank < 6; ++rank) {
     EXPECT_EQ(sends(rank), (Transfer{Axis::kPp, CommOp::kSend, 1, 4 * 576 * 4}));
   }
-  EXPECT_EQ(sends(6), (Transfer{Axis::kPp, CommOp::kSend, 1, 3 * 8 + 49152 * 4}));
+  EXPECT_EQ(sends(6), (Transfer{Axis::kPp, CommOp::kSend, 3, 3 * 8 + 49152 * 4}));
   EXPECT_EQ(sends(7).calls, 0);
   EXPECT_EQ(sends(8).calls, 0);
+}
+
+TEST(Traffic, PartsOfAStepAddUp) {
+  const Layout layout = Make(DemoShape(), {.pp = 2, .tp = 3});
+  const StepCounts whole{.tokens = 40,
+                         .greedy_rows = 9,
+                         .greedy_groups = 3,
+                         .full_rows = 4,
+                         .full_groups = 2,
+                         .embedded_tokens = 11,
+                         .wide_rows = 5};
+  const StepCounts forward{.tokens = 40, .embedded_tokens = 11, .wide_rows = 5};
+  const StepCounts results{.greedy_rows = 9, .greedy_groups = 3, .full_rows = 4, .full_groups = 2};
+  for (uint32_t rank = 0; rank < layout.ranks.size(); ++rank) {
+    TrafficTotals parts;
+    AddTrafficOfStep(layout, rank, results, {}, &parts);
+    AddTrafficOfStep(layout, rank, forward, {}, &parts);
+    EXPECT_EQ(parts.List(), TrafficOfStep(layout, rank, whole, {})) << rank;
+  }
 }
 
 TEST(Traffic, VllmMovesTwoTensorsAHop) {
