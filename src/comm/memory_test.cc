@@ -177,6 +177,7 @@ TEST_F(Joining, NotDamagedMemory) {
                                .size = header()->size,
                                .room_bytes = header()->room_bytes,
                                .channel_bytes = header()->channel_bytes,
+                               .plan_ring_bytes = header()->plan_ring_bytes,
                                .one_shot_max_bytes = header()->one_shot_max_bytes,
                                .cut = header()->cut,
                                .state = 0,
@@ -196,6 +197,11 @@ TEST_F(Joining, NotDamagedMemory) {
   header()->room_bytes += 4096;
   EXPECT_EQ(JoinStatus(0, 7).code(), StatusCode::kDataLoss);
   header()->room_bytes = saved.room_bytes;
+  for (const uint64_t ring : {uint64_t{4096}, ~uint64_t{0}}) {
+    header()->plan_ring_bytes = ring;
+    EXPECT_EQ(JoinStatus(0, 7).code(), StatusCode::kDataLoss) << ring;
+  }
+  header()->plan_ring_bytes = saved.plan_ring_bytes;
   header()->size += 4096;
   EXPECT_EQ(JoinStatus(0, 7).code(), StatusCode::kDataLoss);
   header()->size = saved.size;

@@ -4,12 +4,26 @@
 #include <utility>
 
 namespace cleave {
+namespace {
+
+// Of logits in memory at a time: a quarter of a million tokens times a hundred sequences would be
+// more than a small model.
+constexpr uint64_t kLogitsBytes = 32 << 20;
+constexpr uint64_t kFewestRows = 8;
+
+}  // namespace
+
+uint32_t RowsAtOnce(const ModelConfig& config, uint32_t max_sequences) {
+  const uint64_t fit = kLogitsBytes / (uint64_t{config.vocab_size} * sizeof(float));
+  return static_cast<uint32_t>(std::min<uint64_t>(max_sequences, std::max(kFewestRows, fit)));
+}
 
 RankRunner::RankRunner(std::unique_ptr<Checkpoint> checkpoint, const RankOptions& options,
                        const Layout& layout)
     : options_(options),
       checkpoint_(std::move(checkpoint)),
       layout_(layout),
+      rows_at_once_(RowsAtOnce(checkpoint_->config(), options.max_sequences)),
       pool_(options.threads, options.cpus) {}
 
 RankRunner::~RankRunner() = default;
@@ -41,10 +55,10 @@ Result<std::unique_ptr<RankRunner>> RankRunner::Create(std::unique_ptr<Checkpoin
                       .max_positions = options.max_positions};
   runner->decoder_ = std::make_unique<Decoder>(runner->context_, runner->kv_.get());
   if (mine.last_stage) {
-    runner->head_ = std::make_unique<Head>(runner->context_, options.max_sequences);
+    runner->head_ = std::make_unique<Head>(runner->context_, runner->rows_at_once_);
   }
   if (layout.split.pp > 1) {
-    runner->highest_.resize(options.max_sequences);
+    runner->highest_.resize(runner->rows_at_once_);
     if (rank == 0) runner->logits_.resize(config.vocab_size);
   }
   return runner;
@@ -54,8 +68,8 @@ Status RankRunner::Forward(const ForwardBatch& batch) { return decoder_->Forward
 
 Status RankRunner::Results(std::span<const WantedRow> wanted, const RowSink& sink) {
   const bool leads = context_.rank == 0;
-  for (uint32_t first = 0; first < wanted.size(); first += options_.max_sequences) {
-    const auto count = std::min<size_t>(options_.max_sequences, wanted.size() - first);
+  for (uint32_t first = 0; first < wanted.size(); first += rows_at_once_) {
+    const auto count = std::min<size_t>(rows_at_once_, wanted.size() - first);
     const auto group = wanted.subspan(first, count);
     if (head_ == nullptr) {
       if (leads) RETURN_IF_ERROR(ReceiveResults(group, first, sink));

@@ -28,12 +28,16 @@ struct RankOptions {
   uint32_t threads = 1;
   std::vector<int> cpus;  // to pin to; empty = not pinned
   uint32_t max_batch_tokens = 512;
-  uint32_t max_sequences = 64;  // rows of results at once, too
+  uint32_t max_sequences = 64;
   uint32_t max_positions = 0;
   KvShape kv_shape;                 // head_dim is filled in
   std::optional<DType> float_type;  // unquantised matrices are rounded to it; nothing = as stored
   uint32_t num_blocks = 0;
 };
+
+// Rows of results that are made at a time, so that their logits stay within 32 MiB (and are at
+// least 8).
+uint32_t RowsAtOnce(const ModelConfig& config, uint32_t max_sequences);
 
 class RankRunner {
  public:
@@ -71,13 +75,14 @@ class RankRunner {
   const RankOptions options_;
   const std::unique_ptr<Checkpoint> checkpoint_;
   const Layout layout_;
+  const uint32_t rows_at_once_;
   ThreadPool pool_;
   ModelWeights weights_;
   RankContext context_;
   std::unique_ptr<KvCache> kv_;
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<Head> head_;     // on last stages
-  std::vector<MaxLogit> highest_;  // [max_sequences] on their way between stages
+  std::vector<MaxLogit> highest_;  // [rows at once] on their way between stages
   std::vector<float> logits_;      // [V] on the leader of a pipeline
 };
 

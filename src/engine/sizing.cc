@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "engine/kv_cache.h"
+#include "engine/rank_runner.h"
 
 namespace cleave {
 namespace {
@@ -14,7 +15,7 @@ constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 
 double Gib(uint64_t bytes) { return static_cast<double>(bytes) / kGib; }
 
-// Buffers of the decoder for a full batch, a row of logits per running sequence.
+// Buffers of the decoder for a full batch, logits of the rows that are made at once.
 uint64_t RuntimeBytes(const SizingInput& in) {
   const ModelConfig& c = *in.config;
   const uint64_t q_size = static_cast<uint64_t>(in.rank->q_heads.size()) * c.head_dim;
@@ -25,7 +26,7 @@ uint64_t RuntimeBytes(const SizingInput& in) {
   const uint64_t row_floats =
       5ULL * c.hidden_size + rotary + 2 * q_size + 2 * kv_size + 2 * ffn_size + 2 * widest;
   return in.max_num_batched_tokens * row_floats * sizeof(float) +
-         static_cast<uint64_t>(in.max_num_seqs) * c.vocab_size * sizeof(float);
+         uint64_t{RowsAtOnce(c, in.max_num_seqs)} * c.vocab_size * sizeof(float);
 }
 
 Status DoesNotFit(const SizingInput& in, const Sizing& s, uint64_t needed_bytes,

@@ -227,8 +227,8 @@ TEST(GgufModel, RefusesWhatItDoesNotCompute) {
   EXPECT_EQ(with([](auto* w) { w->String("general.type", "adapter"); }),
             "general.type is \"adapter\"; a whole model is wanted");
   EXPECT_EQ(with([](auto* w) { w->F32("blk.1.attn_output.bias", {8}); }),
-            "tensor blk.1.attn_output.bias has no place in a llama model as it is computed here, "
-            "and leaving it out would give other answers");
+            "tensor blk.1.attn_output.bias has no place in a llama model of 2 layers as it is "
+            "computed here, and leaving it out would give other answers");
   EXPECT_THAT(with([](auto* w) { w->F32("output_norm.bias", {8}); }),
               HasSubstr("output_norm.bias"));
   EXPECT_THAT(with([](auto* w) { w->F32("blk.0.ffn_gate_inp.weight", {8}); }),

@@ -164,6 +164,11 @@ TEST_F(HfFolder, NamesWhatIsMissingOrOfAnotherShape) {
   Write("model.safetensors", BuildSafetensors(specs));
   EXPECT_THAT(Refusal(StatusCode::kUnsupported),
               HasSubstr("tensor model.layers.0.self_attn.o_proj.bias has no place"));
+  specs = TinyTensors(3, "model.");
+  specs.push_back({"lm_head.weight", {3, 8}});
+  Write("model.safetensors", BuildSafetensors(specs));
+  EXPECT_THAT(Refusal(StatusCode::kUnsupported),
+              HasSubstr("has no place in a LlamaForCausalLM model of 2 layers"));
 }
 
 TEST_F(HfFolder, TiedModelsNeedNoHead) {

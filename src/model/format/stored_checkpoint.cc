@@ -50,11 +50,11 @@ Status StoredCheckpoint::BindWeights(const TensorTable& table) {
     used.insert(std::move(spec.name));
   }
   for (const std::string_view name : table.names) {
-    if (used.contains(name) || !WouldChangeResult(model_.config, model_.naming, name)) continue;
+    if (used.contains(name) || !WouldChangeResult(model_.naming, name)) continue;
     return Unsupported(fmt::format(
-        "tensor {} has no place in a {} model as it is computed here, and leaving it out would "
-        "give other answers",
-        name, model_.config.architecture));
+        "tensor {} has no place in a {} model of {} layers as it is computed here, and leaving it "
+        "out would give other answers",
+        name, model_.config.architecture, model_.config.num_layers()));
   }
   return OkStatus();
 }

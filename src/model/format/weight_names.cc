@@ -154,8 +154,7 @@ std::vector<WeightSpec> WeightSpecsOf(const ModelConfig& config, const TensorNam
   return specs;
 }
 
-bool WouldChangeResult(const ModelConfig& config, const TensorNaming& naming,
-                       std::string_view tensor) {
+bool WouldChangeResult(const TensorNaming& naming, std::string_view tensor) {
   if (tensor.ends_with("rotary_emb.inv_freq")) return false;
   const std::string head = OuterName(naming, WeightRole::kHead);
   const std::string norm = OuterName(naming, WeightRole::kFinalNorm);
@@ -168,8 +167,7 @@ bool WouldChangeResult(const ModelConfig& config, const TensorNaming& naming,
   const std::string_view rest = tensor.substr(prefix.size());
   uint32_t layer = 0;
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), layer);
-  return error == std::errc() && end != rest.data() + rest.size() && *end == '.' &&
-         layer < config.num_layers();
+  return error == std::errc() && end != rest.data() + rest.size() && *end == '.';
 }
 
 }  // namespace cleave

@@ -33,8 +33,8 @@ std::vector<WeightSpec> WeightSpecsOf(const ModelConfig& config, const TensorNam
 std::string WeightName(Family family, const TensorNaming& naming, WeightId id);
 
 // Whether a tensor that is none of the model's weights would change what the model computes: a
-// bias, or anything else inside a layer. Precomputed rotary tables would not.
-bool WouldChangeResult(const ModelConfig& config, const TensorNaming& naming,
-                       std::string_view tensor);
+// bias, or anything else inside a layer, also of layers that the config does not count. Precomputed
+// rotary tables would not.
+bool WouldChangeResult(const TensorNaming& naming, std::string_view tensor);
 
 }  // namespace cleave
