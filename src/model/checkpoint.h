@@ -44,11 +44,16 @@ enum class WeightRole {
   kUp,            // [F, D]
   kDown,          // [D, F]
   kFfnPostNorm,   // [D]    after the FFN, before the residual add (Gemma 3)
+  kRouter,        // [E, D] a layer of experts has these four, no kGate, kUp, kDown
+  kExpertGate,    // [F, D] of one expert, as the next two
+  kExpertUp,      // [F, D]
+  kExpertDown,    // [D, F]
 };
 
 struct WeightId {
   WeightRole role;
-  uint32_t layer = 0;  // ignored for kEmbedding, kFinalNorm, kHead
+  uint32_t layer = 0;   // ignored for kEmbedding, kFinalNorm, kHead
+  uint32_t expert = 0;  // kExpertGate, kExpertUp, kExpertDown only
 };
 
 // Row order of a stored Q or K weight or bias: GGUF's llama files interleave each head's rotary

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string_view>
 
@@ -86,12 +87,21 @@ Status ValidateHeads(const ModelConfig& config) {
                  2, kMaxAttentionWidth);
 }
 
+Status ValidateExperts(const ModelConfig& config) {
+  const bool mixture = config.family == Family::kMixtral || config.family == Family::kQwen3Moe;
+  if (!mixture && !config.has_experts()) return OkStatus();
+  RETURN_IF_ERROR(InRange("num_experts", config.num_experts, 1, ModelConfig::kMaxExperts));
+  return InRange("num_experts_per_tok", config.experts_per_token, 1,
+                 std::min(config.num_experts, ModelConfig::kMaxExpertsPerToken));
+}
+
 }  // namespace
 
 Status ModelConfig::Validate() const {
   RETURN_IF_ERROR(InRange("hidden_size", hidden_size, 1, kMaxHidden));
   RETURN_IF_ERROR(ValidateHeads(*this));
   RETURN_IF_ERROR(InRange("intermediate_size", ffn_size, 1, kMaxFfn));
+  RETURN_IF_ERROR(ValidateExperts(*this));
   RETURN_IF_ERROR(InRange("vocab_size", vocab_size, 1, kMaxVocab));
   RETURN_IF_ERROR(InRange("max_position_embeddings", max_position, 1, kMaxPositions));
   RETURN_IF_ERROR(InRange("num_hidden_layers", layers.size(), 1, ModelConfig::kMaxLayers));

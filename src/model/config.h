@@ -6,7 +6,7 @@
 // constant. Any thread.
 //
 // Shapes used throughout: T tokens, D hidden_size, H query heads, G KV heads, d head_dim,
-// F ffn_size, V vocab_size.
+// F ffn_size, V vocab_size, E num_experts.
 
 #include <cstdint>
 #include <string>
@@ -16,7 +16,7 @@
 
 namespace cleave {
 
-enum class Family { kLlama, kMistral, kQwen2, kQwen3, kGemma3 };
+enum class Family { kLlama, kMistral, kQwen2, kQwen3, kGemma3, kMixtral, kQwen3Moe };
 
 enum class Activation { kSilu, kGeluTanh };
 
@@ -46,6 +46,8 @@ struct LayerConfig {
 struct ModelConfig {
   // Readers check it before they make room for the layers a file announces.
   static constexpr uint32_t kMaxLayers = 1024;
+  static constexpr uint32_t kMaxExperts = 2048;
+  static constexpr uint32_t kMaxExpertsPerToken = 64;
 
   Family family = Family::kLlama;
   std::string architecture;  // as the file names it
@@ -54,10 +56,15 @@ struct ModelConfig {
   uint32_t num_heads = 0;     // H
   uint32_t num_kv_heads = 0;  // G, divides H
   uint32_t head_dim = 0;      // d, even
-  uint32_t ffn_size = 0;      // F
+  uint32_t ffn_size = 0;      // F of a dense layer, or of each expert
   uint32_t vocab_size = 0;    // V: rows of the embedding
   uint32_t max_position = 0;  // context the model was made for
   std::vector<LayerConfig> layers;
+
+  uint32_t num_experts = 0;  // E in every layer; 0: all layers are dense
+  uint32_t experts_per_token = 0;
+  // Gates of a token's experts are divided by their sum (Mixtral, Qwen3-MoE with norm_topk_prob).
+  bool norm_topk_prob = false;
 
   double norm_eps = 1e-5;
   double attention_scale = 0.0;  // multiplies q·k; usually 1/sqrt(d)
@@ -74,6 +81,7 @@ struct ModelConfig {
   [[nodiscard]] Status Validate() const;
 
   [[nodiscard]] uint32_t num_layers() const { return static_cast<uint32_t>(layers.size()); }
+  [[nodiscard]] bool has_experts() const { return num_experts > 0; }
   [[nodiscard]] uint32_t q_per_kv() const { return num_heads / num_kv_heads; }
 };
 

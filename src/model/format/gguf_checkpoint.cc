@@ -23,10 +23,21 @@ TensorTable TableOf(const GgufContents& contents) {
   return table;
 }
 
+TensorNaming NamingOf(const GgufContents& contents) {
+  TensorNaming naming;
+  naming.kind = TensorNaming::Kind::kGguf;
+  if (contents.tensors.contains("blk.0.ffn_gate_exps.weight")) {
+    naming.experts = TensorNaming::Experts::kStacked;
+  } else if (contents.tensors.contains("blk.0.ffn_gate_up_exps.weight")) {
+    naming.experts = TensorNaming::Experts::kFused;
+  }
+  return naming;
+}
+
 Result<StoredModel> ReadModel(const GgufContents& contents, const std::string& path) {
   StoredModel model;
   model.path = path;
-  model.naming.kind = TensorNaming::Kind::kGguf;
+  model.naming = NamingOf(contents);
   ASSIGN_OR_RETURN(model.config, GgufConfig(contents));
   model.qk_order = GgufQkOrder(model.config.family);
   ASSIGN_OR_RETURN(model.tokenizer, GgufTokenizer(contents));

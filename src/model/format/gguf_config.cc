@@ -14,11 +14,12 @@ struct KnownArchitecture {
   Family family;
 };
 
-// Mistral models are converted as "llama".
-constexpr std::array<KnownArchitecture, 4> kArchitectures = {{
+// Mistral models are converted as "llama", and so is Mixtral, told by its experts.
+constexpr std::array<KnownArchitecture, 5> kArchitectures = {{
     {"llama", Family::kLlama},
     {"qwen2", Family::kQwen2},
     {"qwen3", Family::kQwen3},
+    {"qwen3moe", Family::kQwen3Moe},
     {"gemma3", Family::kGemma3},
 }};
 
@@ -87,7 +88,9 @@ Status ReadSizes(ArchitectureFields* fields, ModelConfig* config) {
   config->hidden_size = fields->Uint("embedding_length");
   config->num_heads = fields->Uint("attention.head_count");
   config->num_kv_heads = fields->Uint("attention.head_count_kv", config->num_heads);
-  config->ffn_size = fields->Uint("feed_forward_length");
+  constexpr std::string_view kExpertSize = "expert_feed_forward_length";
+  const bool own_size = config->has_experts() && fields->Has(kExpertSize);
+  config->ffn_size = fields->Uint(own_size ? kExpertSize : "feed_forward_length");
   config->max_position = fields->Uint("context_length");
   config->norm_eps = fields->Number("attention.layer_norm_rms_epsilon");
   const uint32_t plain_dim = config->num_heads == 0 ? 0 : config->hidden_size / config->num_heads;
@@ -105,17 +108,49 @@ Status ReadSizes(ArchitectureFields* fields, ModelConfig* config) {
   return OkStatus();
 }
 
+// Mixtures that are computed otherwise: shared experts, groups, other gates, dense layers.
+Status RefuseOtherMixtures(ArchitectureFields* fields) {
+  struct Known {
+    std::string_view key;
+    double plain;
+  };
+  constexpr double kSoftmax = 1;
+  for (const auto& [key, plain] :
+       {Known{"expert_shared_count", 0}, Known{"expert_group_count", 1},
+        Known{"expert_gating_func", kSoftmax}, Known{"expert_weights_scale", 1},
+        Known{"leading_dense_block_count", 0}}) {
+    const double value = fields->Number(key, plain);
+    RETURN_IF_ERROR(fields->status());
+    // 0 is how writers say that a mixture has none.
+    if (value == plain || value == 0) continue;
+    return Unsupported(
+        fmt::format("{} is {}; only {} is supported", fields->Name(key), value, plain));
+  }
+  return OkStatus();
+}
+
+Status ReadExperts(ArchitectureFields* fields, ModelConfig* config) {
+  const bool always = config->family == Family::kQwen3Moe;
+  const uint32_t experts = always ? fields->Uint("expert_count") : fields->Uint("expert_count", 0);
+  RETURN_IF_ERROR(fields->status());
+  if (experts == 0 && !always) return OkStatus();
+  if (config->family == Family::kLlama) config->family = Family::kMixtral;
+  if (config->family != Family::kMixtral && !always) {
+    return Unsupported(fmt::format("{} is {}; experts are supported in llama and qwen3moe",
+                                   fields->Name("expert_count"), experts));
+  }
+  config->num_experts = experts;
+  config->experts_per_token = fields->Uint("expert_used_count");
+  config->norm_topk_prob = fields->Bool("expert_weights_norm", true);
+  return RefuseOtherMixtures(fields);
+}
+
 Status RefuseWhatIsNotComputed(ArchitectureFields* fields, const ModelConfig& config) {
-  const uint32_t experts = fields->Uint("expert_count", 0);
   const uint32_t value_dim = fields->Uint("attention.value_length", config.head_dim);
   const uint32_t rotary_dim = fields->Uint("rope.dimension_count", config.head_dim);
   const bool causal = fields->Bool("attention.causal", true);
   const double score_softcap = fields->Number("attn_logit_softcapping", 0);
   RETURN_IF_ERROR(fields->status());
-  if (experts > 0) {
-    return Unsupported(fmt::format("{} is {}; mixtures of experts are not supported",
-                                   fields->Name("expert_count"), experts));
-  }
   if (value_dim != config.head_dim) {
     return Unsupported(fmt::format("{} is {} and the key length {}; equal ones are supported",
                                    fields->Name("attention.value_length"), value_dim,
@@ -224,7 +259,8 @@ void FillFamily(const GgufContents& contents, ModelConfig* config) {
   config->tied_embeddings = FindTensor(contents, "output.weight") == nullptr;
   config->qkv_bias =
       config->family == Family::kQwen2 || FindTensor(contents, "blk.0.attn_q.bias") != nullptr;
-  config->qk_norm = config->family == Family::kQwen3 || config->family == Family::kGemma3;
+  config->qk_norm = config->family == Family::kQwen3 || config->family == Family::kQwen3Moe ||
+                    config->family == Family::kGemma3;
   if (config->family != Family::kGemma3) return;
   config->post_norms = true;
   config->activation = Activation::kGeluTanh;
@@ -274,6 +310,7 @@ Result<ModelConfig> GgufConfig(const GgufContents& contents) {
   config.architecture = *architecture;
   ASSIGN_OR_RETURN(config.family, FindFamily(*architecture));
   ArchitectureFields fields(contents, *architecture);
+  RETURN_IF_ERROR(ReadExperts(&fields, &config));
   RETURN_IF_ERROR(ReadSizes(&fields, &config));
   RETURN_IF_ERROR(RefuseWhatIsNotComputed(&fields, config));
   const TensorView* embedding = FindTensor(contents, "token_embd.weight");
@@ -292,7 +329,8 @@ Result<ModelConfig> GgufConfig(const GgufContents& contents) {
 }
 
 RowOrder GgufQkOrder(Family family) {
-  return family == Family::kLlama ? RowOrder::kInterleavedHalves : RowOrder::kPlain;
+  const bool llama = family == Family::kLlama || family == Family::kMixtral;
+  return llama ? RowOrder::kInterleavedHalves : RowOrder::kPlain;
 }
 
 Result<GenerationDefaults> GgufGeneration(const GgufContents& contents,

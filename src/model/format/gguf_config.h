@@ -1,7 +1,7 @@
 #pragma once
 // From a GGUF file's metadata to a model's config, and what it says about stopping and sampling.
-// Pure. Fails: kUnsupported (architecture, rope type, experts, partial rotation …, each by name),
-// kDataLoss (keys missing or of another type).
+// Pure. Fails: kUnsupported (architecture, rope type, kind of experts, partial rotation …, each by
+// name), kDataLoss (keys missing or of another type).
 
 #include "base/status.h"
 #include "model/checkpoint.h"

@@ -24,6 +24,10 @@ struct ClassDefaults {
   uint32_t vocab = 0;
   uint32_t max_position = 0;
   uint32_t window = 0;
+  double norm_eps = 1e-6;
+  double rope_theta = 10000.0;
+  uint32_t experts = 0;
+  uint32_t experts_per_token = 0;
 };
 
 constexpr ClassDefaults kLlama = {.max_position = 2048};
@@ -31,6 +35,18 @@ constexpr ClassDefaults kMistral = {.kv_heads = 8, .max_position = 131072, .wind
 constexpr ClassDefaults kQwen2 = {.kv_heads = 32, .max_position = 32768, .window = 4096};
 constexpr ClassDefaults kQwen3 = {
     .kv_heads = 32, .head_dim = 128, .max_position = 32768, .window = 4096};
+constexpr ClassDefaults kMixtral = {.kv_heads = 8,
+                                    .max_position = 131072,
+                                    .norm_eps = 1e-5,
+                                    .rope_theta = 1e6,
+                                    .experts = 8,
+                                    .experts_per_token = 2};
+constexpr ClassDefaults kQwen3Moe = {.ffn = 768,
+                                     .kv_heads = 4,
+                                     .max_position = 32768,
+                                     .window = 4096,
+                                     .experts = 128,
+                                     .experts_per_token = 8};
 // A multimodal Gemma's text_config holds little more than what differs from these.
 constexpr ClassDefaults kGemma3 = {.hidden = 2304,
                                    .ffn = 9216,
@@ -50,11 +66,13 @@ struct KnownArchitecture {
   bool in_text_config = false;  // a multimodal model: its text part is read
 };
 
-constexpr std::array<KnownArchitecture, 7> kArchitectures = {{
+constexpr std::array<KnownArchitecture, 9> kArchitectures = {{
     {"LlamaForCausalLM", "llama", Family::kLlama, kLlama},
     {"MistralForCausalLM", "mistral", Family::kMistral, kMistral},
     {"Qwen2ForCausalLM", "qwen2", Family::kQwen2, kQwen2},
     {"Qwen3ForCausalLM", "qwen3", Family::kQwen3, kQwen3},
+    {"MixtralForCausalLM", "mixtral", Family::kMixtral, kMixtral},
+    {"Qwen3MoeForCausalLM", "qwen3_moe", Family::kQwen3Moe, kQwen3Moe},
     {"Gemma3ForCausalLM", "gemma3_text", Family::kGemma3, kGemma3},
     {"Gemma3TextModel", "gemma3_text", Family::kGemma3, kGemma3},
     {"Gemma3ForConditionalGeneration", "gemma3", Family::kGemma3, kGemma3, true},
@@ -86,8 +104,9 @@ Status RefuseQuantisation(JsonFields* fields) {
 }
 
 Status RefuseWhatIsNotComputed(JsonFields* fields, Family family) {
-  // Qwen2 and Mistral have no such switches; a bias in their files is found by its tensor.
-  const bool has_switch = family != Family::kQwen2 && family != Family::kMistral;
+  // These have no such switches; a bias in their files is found by its tensor.
+  const bool has_switch =
+      family != Family::kQwen2 && family != Family::kMistral && family != Family::kMixtral;
   for (const char* key : {"attention_bias", "mlp_bias", "use_bidirectional_attention"}) {
     const bool set = fields->Bool(key).value_or(false);
     RETURN_IF_ERROR(fields->status());
@@ -104,6 +123,37 @@ Status RefuseWhatIsNotComputed(JsonFields* fields, Family family) {
   return OkStatus();
 }
 
+// Layers of experts and plain ones in one model.
+Status RefuseDenseLayers(JsonFields* fields) {
+  const uint32_t step = fields->Uint("decoder_sparse_step").value_or(1);
+  RETURN_IF_ERROR(fields->status());
+  if (step != 1) {
+    return Unsupported(
+        fmt::format("{}: decoder_sparse_step {} is not supported, only 1: experts in every layer",
+                    kFile, step));
+  }
+  const Json* dense = fields->Find("mlp_only_layers");
+  if (dense == nullptr || (dense->is_array() && dense->empty())) return OkStatus();
+  return Unsupported(
+      fmt::format("{}: mlp_only_layers {} is not supported, only []: experts in every layer", kFile,
+                  dense->dump()));
+}
+
+Status ReadExperts(JsonFields* fields, const ClassDefaults& defaults, ModelConfig* config) {
+  if (defaults.experts == 0) return OkStatus();
+  // Both spellings are written for both families.
+  const auto local = fields->Uint("num_local_experts");
+  config->num_experts = fields->Uint("num_experts").value_or(local.value_or(defaults.experts));
+  config->experts_per_token =
+      fields->Uint("num_experts_per_tok").value_or(defaults.experts_per_token);
+  config->norm_topk_prob = true;
+  if (config->family == Family::kQwen3Moe) {
+    RETURN_IF_ERROR(RefuseDenseLayers(fields));
+    config->norm_topk_prob = fields->Bool("norm_topk_prob").value_or(false);
+  }
+  return fields->status();
+}
+
 uint32_t UintOr(JsonFields* fields, const char* key, uint32_t absent) {
   return absent == 0 ? fields->RequiredUint(key) : fields->Uint(key).value_or(absent);
 }
@@ -111,7 +161,9 @@ uint32_t UintOr(JsonFields* fields, const char* key, uint32_t absent) {
 Status ReadSizes(JsonFields* fields, const Json& json, const ClassDefaults& defaults,
                  ModelConfig* config) {
   config->hidden_size = UintOr(fields, "hidden_size", defaults.hidden);
-  config->ffn_size = UintOr(fields, "intermediate_size", defaults.ffn);
+  const bool own_size = config->family == Family::kQwen3Moe;
+  config->ffn_size =
+      UintOr(fields, own_size ? "moe_intermediate_size" : "intermediate_size", defaults.ffn);
   config->num_heads = UintOr(fields, "num_attention_heads", defaults.heads);
   // null means as many as query heads; leaving it out means the class's value.
   const bool no_kv_heads = defaults.kv_heads == 0 || json.contains("num_key_value_heads");
@@ -122,7 +174,7 @@ Status ReadSizes(JsonFields* fields, const Json& json, const ClassDefaults& defa
       fields->Uint("head_dim").value_or(defaults.head_dim == 0 ? plain_dim : defaults.head_dim);
   config->vocab_size = UintOr(fields, "vocab_size", defaults.vocab);
   config->max_position = UintOr(fields, "max_position_embeddings", defaults.max_position);
-  config->norm_eps = fields->Number("rms_norm_eps").value_or(1e-6);
+  config->norm_eps = fields->Number("rms_norm_eps").value_or(defaults.norm_eps);
   const uint32_t layers = UintOr(fields, "num_hidden_layers", defaults.layers);
   RETURN_IF_ERROR(fields->status());
   if (layers > ModelConfig::kMaxLayers) {
@@ -162,6 +214,8 @@ Result<std::vector<bool>> RuleLocalLayers(JsonFields* fields, Family family, siz
     case Family::kLlama:
       break;
     case Family::kMistral:
+    case Family::kMixtral:
+    case Family::kQwen3Moe:
       local.assign(layers, true);
       break;
     case Family::kQwen2:
@@ -184,7 +238,8 @@ Result<std::vector<bool>> RuleLocalLayers(JsonFields* fields, Family family, siz
 Status FillWindows(JsonFields* fields, const Json& json, const ClassDefaults& defaults,
                    ModelConfig* config) {
   const Family family = config->family;
-  const bool qwen = family == Family::kQwen2 || family == Family::kQwen3;
+  const bool qwen =
+      family == Family::kQwen2 || family == Family::kQwen3 || family == Family::kQwen3Moe;
   const bool enabled =
       qwen ? fields->Bool("use_sliding_window").value_or(false) : family != Family::kLlama;
   std::optional<uint32_t> window = fields->Uint("sliding_window");
@@ -198,8 +253,8 @@ Status FillWindows(JsonFields* fields, const Json& json, const ClassDefaults& de
     return DataLoss(fmt::format("{}: sliding_window is 0; null means no window", kFile));
   }
   std::optional<std::vector<bool>> local;
-  // transformers' Mistral windows every layer, whatever layer_types says.
-  if (family != Family::kMistral) {
+  // transformers windows every layer of these, whatever layer_types says.
+  if (family != Family::kMistral && family != Family::kMixtral && family != Family::kQwen3Moe) {
     ASSIGN_OR_RETURN(local, ListedLocalLayers(fields, config->layers.size()));
   }
   if (!local.has_value()) {
@@ -211,12 +266,12 @@ Status FillWindows(JsonFields* fields, const Json& json, const ClassDefaults& de
   return OkStatus();
 }
 
-Status FillRope(JsonFields* fields, ModelConfig* config) {
+Status FillRope(JsonFields* fields, const ClassDefaults& defaults, ModelConfig* config) {
   GemmaRope rope;
   if (config->family == Family::kGemma3) {
     ASSIGN_OR_RETURN(rope, ReadGemmaRope(fields));
   } else {
-    ASSIGN_OR_RETURN(rope.global, ReadRope(fields, 10000.0));
+    ASSIGN_OR_RETURN(rope.global, ReadRope(fields, defaults.rope_theta));
     rope.local = rope.global;
   }
   for (LayerConfig& layer : config->layers) {
@@ -248,7 +303,8 @@ Status FillActivation(JsonFields* fields, ModelConfig* config) {
 Status FillFamily(JsonFields* fields, ModelConfig* config) {
   const bool gemma = config->family == Family::kGemma3;
   config->qkv_bias = config->family == Family::kQwen2;
-  config->qk_norm = config->family == Family::kQwen3 || gemma;
+  config->qk_norm =
+      config->family == Family::kQwen3 || config->family == Family::kQwen3Moe || gemma;
   config->post_norms = gemma;
   config->norm_plus_one = gemma;
   double scalar = config->head_dim;
@@ -298,7 +354,8 @@ Result<ModelConfig> HfConfig(const Json& json) {
   RETURN_IF_ERROR(RefuseWhatIsNotComputed(&fields, config.family));
   RETURN_IF_ERROR(ReadSizes(&fields, text, known->defaults, &config));
   RETURN_IF_ERROR(FillWindows(&fields, text, known->defaults, &config));
-  RETURN_IF_ERROR(FillRope(&fields, &config));
+  RETURN_IF_ERROR(ReadExperts(&fields, known->defaults, &config));
+  RETURN_IF_ERROR(FillRope(&fields, known->defaults, &config));
   RETURN_IF_ERROR(FillFamily(&fields, &config));
   const auto outer_tied = outer.Bool("tie_word_embeddings");
   config.tied_embeddings = fields.Bool("tie_word_embeddings")

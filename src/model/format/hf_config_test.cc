@@ -233,7 +233,8 @@ TEST(HfConfig, RefusesWhatItDoesNotCompute) {
   EXPECT_EQ(RefusalOf(TinyConfig("MambaForCausalLM"), StatusCode::kUnsupported),
             "config.json: architecture \"MambaForCausalLM\" is not known; known are "
             "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, "
-            "Gemma3ForCausalLM, Gemma3TextModel, Gemma3ForConditionalGeneration");
+            "MixtralForCausalLM, Qwen3MoeForCausalLM, Gemma3ForCausalLM, Gemma3TextModel, "
+            "Gemma3ForConditionalGeneration");
   for (const std::string method : {"awq", "gptq", "fp8", "bitsandbytes"}) {
     const Json quantisation = {{"quant_method", method}, {"bits", 4}};
     EXPECT_EQ(

@@ -46,6 +46,10 @@ TensorNaming NamingOf(const SafeTensors& tensors) {
     naming.head_prefix = prefix;
     break;
   }
+  // How transformers 5 keeps experts in memory, and writes them when asked for its own format.
+  if (tensors.contains(naming.body_prefix + "layers.0.mlp.experts.gate_up_proj")) {
+    naming.experts = TensorNaming::Experts::kFused;
+  }
   return naming;
 }
 

@@ -10,8 +10,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -63,15 +65,22 @@ class StoredCheckpoint : public Checkpoint {
   void DropResidentPages() const override;
 
  private:
-  using Key = std::pair<WeightRole, uint32_t>;  // role, layer
+  using Key = std::tuple<WeightRole, uint32_t, uint32_t>;  // role, layer, expert
+  struct Stored {
+    TensorView view;
+    ExpertStack stack;  // where the view holds more than the weight
+  };
 
   explicit StoredCheckpoint(StoredModel model) : model_(std::move(model)) {}
-  static Key KeyOf(WeightId id);
+  [[nodiscard]] Key KeyOf(WeightId id) const;
   Status BindWeights(const TensorTable& table);
+  // Binds the weights of `specs`; adds their tensors to `used`.
+  Status BindSpecs(std::vector<WeightSpec> specs, const TensorTable& table,
+                   std::set<std::string, std::less<>>* used);
   void ChooseMainDType();
 
   StoredModel model_;
-  std::map<Key, TensorView> weights_;
+  std::map<Key, Stored> weights_;
   uint64_t weight_bytes_ = 0;
   DType main_dtype_ = DType::kF32;
 };

@@ -18,6 +18,7 @@ struct TinyOptions {
   bool qk_norm = false;
   bool post_norms = false;
   bool head = false;
+  bool experts = false;  // leaves the FFN to the test
   std::vector<std::string> tokens = {"a", "b", "c"};
   std::string without = {};  // leaves this tensor out
 };
@@ -35,9 +36,11 @@ inline void AddTinyLayer(const TinyOptions& options, const std::string& prefix,
   add("attn_v.weight", {8, key});
   add("attn_output.weight", {query, 8});
   add("ffn_norm.weight", {8});
-  add("ffn_gate.weight", {8, 6});
-  add("ffn_up.weight", {8, 6});
-  add("ffn_down.weight", {6, 8});
+  if (!options.experts) {
+    add("ffn_gate.weight", {8, 6});
+    add("ffn_up.weight", {8, 6});
+    add("ffn_down.weight", {6, 8});
+  }
   if (options.biases) {
     add("attn_q.bias", {query});
     add("attn_k.bias", {key});

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <charconv>
+#include <utility>
 
 namespace cleave {
 namespace {
@@ -65,12 +67,57 @@ LayerNames NamesInLayer(Family family, WeightRole role) {
       return {"ffn_down.weight", "mlp.down_proj.weight"};
     case WeightRole::kFfnPostNorm:
       return {"post_ffw_norm.weight", "post_feedforward_layernorm.weight"};
-    case WeightRole::kEmbedding:
-    case WeightRole::kFinalNorm:
-    case WeightRole::kHead:
+    default:
       break;
   }
   return {};
+}
+
+// Two halves of a name in a file of one tensor per expert, whose number stands between them.
+struct ExpertNames {
+  std::string_view gguf;
+  std::string_view mixtral;
+  std::string_view qwen;
+};
+
+ExpertNames NamesOfEach(WeightRole role) {
+  switch (role) {
+    case WeightRole::kExpertGate:
+      return {"ffn_gate", "w1", "gate_proj"};
+    case WeightRole::kExpertUp:
+      return {"ffn_up", "w3", "up_proj"};
+    default:
+      return {"ffn_down", "w2", "down_proj"};
+  }
+}
+
+bool IsExpertRole(WeightRole role) {
+  return role == WeightRole::kExpertGate || role == WeightRole::kExpertUp ||
+         role == WeightRole::kExpertDown;
+}
+
+std::string RouterName(Family family, const TensorNaming& naming) {
+  if (IsGguf(naming)) return "ffn_gate_inp.weight";
+  const bool original =
+      family == Family::kMixtral && naming.experts == TensorNaming::Experts::kEach;
+  return original ? "block_sparse_moe.gate.weight" : "mlp.gate.weight";
+}
+
+std::string ExpertName(Family family, const TensorNaming& naming, WeightId id) {
+  const ExpertNames names = NamesOfEach(id.role);
+  if (naming.experts == TensorNaming::Experts::kEach) {
+    if (IsGguf(naming)) return fmt::format("{}.{}.weight", names.gguf, id.expert);
+    if (family == Family::kMixtral) {
+      return fmt::format("block_sparse_moe.experts.{}.{}.weight", id.expert, names.mixtral);
+    }
+    return fmt::format("mlp.experts.{}.{}.weight", id.expert, names.qwen);
+  }
+  const bool gate_up =
+      naming.experts == TensorNaming::Experts::kFused && id.role != WeightRole::kExpertDown;
+  if (IsGguf(naming)) {
+    return gate_up ? "ffn_gate_up_exps.weight" : fmt::format("{}_exps.weight", names.gguf);
+  }
+  return fmt::format("mlp.experts.{}", gate_up ? std::string_view("gate_up_proj") : names.qwen);
 }
 
 std::string LayerPrefix(const TensorNaming& naming) {
@@ -78,12 +125,16 @@ std::string LayerPrefix(const TensorNaming& naming) {
 }
 
 std::vector<WeightRole> LayerRoles(const ModelConfig& config) {
-  std::vector<WeightRole> roles = {WeightRole::kAttnNorm, WeightRole::kQ,  WeightRole::kK,
-                                   WeightRole::kV,        WeightRole::kO,  WeightRole::kFfnNorm,
-                                   WeightRole::kGate,     WeightRole::kUp, WeightRole::kDown};
+  std::vector<WeightRole> roles = {WeightRole::kAttnNorm, WeightRole::kQ, WeightRole::kK,
+                                   WeightRole::kV,        WeightRole::kO, WeightRole::kFfnNorm};
   const auto add = [&roles](std::initializer_list<WeightRole> more) {
     roles.insert(roles.end(), more);
   };
+  if (config.has_experts()) {
+    add({WeightRole::kRouter});
+  } else {
+    add({WeightRole::kGate, WeightRole::kUp, WeightRole::kDown});
+  }
   if (config.qkv_bias) add({WeightRole::kQBias, WeightRole::kKBias, WeightRole::kVBias});
   if (config.qk_norm) add({WeightRole::kQNorm, WeightRole::kKNorm});
   if (config.post_norms) add({WeightRole::kAttnPostNorm, WeightRole::kFfnPostNorm});
@@ -119,13 +170,43 @@ std::vector<uint64_t> ShapeOf(const ModelConfig& config, WeightRole role) {
       return {config.head_dim};
     case WeightRole::kO:
       return {hidden, query};
+    case WeightRole::kRouter:
+      return {config.num_experts, hidden};
     case WeightRole::kGate:
     case WeightRole::kUp:
+    case WeightRole::kExpertGate:
+    case WeightRole::kExpertUp:
       return {config.ffn_size, hidden};
     case WeightRole::kDown:
+    case WeightRole::kExpertDown:
       return {hidden, config.ffn_size};
   }
   return {};
+}
+
+// The experts' matrices of a layer.
+void AddExperts(const ModelConfig& config, const TensorNaming& naming, uint32_t layer,
+                std::vector<WeightSpec>* specs) {
+  constexpr std::array kRoles{WeightRole::kExpertGate, WeightRole::kExpertUp,
+                              WeightRole::kExpertDown};
+  const bool each = naming.experts == TensorNaming::Experts::kEach;
+  for (uint32_t expert = 0; expert < (each ? config.num_experts : 1); ++expert) {
+    for (const WeightRole role : kRoles) {
+      const WeightId id{.role = role, .layer = layer, .expert = expert};
+      WeightSpec spec{id, WeightName(config.family, naming, id), ShapeOf(config, role)};
+      if (!each) {
+        const bool gate_up =
+            naming.experts == TensorNaming::Experts::kFused && role != WeightRole::kExpertDown;
+        const uint64_t rows = spec.shape[0];
+        spec.stack = {.experts = config.num_experts,
+                      .stride_rows = gate_up ? 2 * rows : rows,
+                      .first_row = gate_up && role == WeightRole::kExpertUp ? rows : 0,
+                      .shape = spec.shape};
+        spec.shape = {config.num_experts, spec.stack.stride_rows, spec.stack.shape[1]};
+      }
+      specs->push_back(std::move(spec));
+    }
+  }
 }
 
 }  // namespace
@@ -133,24 +214,32 @@ std::vector<uint64_t> ShapeOf(const ModelConfig& config, WeightRole role) {
 std::string WeightName(Family family, const TensorNaming& naming, WeightId id) {
   std::string outer = OuterName(naming, id.role);
   if (!outer.empty()) return outer;
+  std::string prefix = fmt::format("{}{}.", LayerPrefix(naming), id.layer);
+  if (id.role == WeightRole::kRouter) return prefix + RouterName(family, naming);
+  if (IsExpertRole(id.role)) return prefix + ExpertName(family, naming, id);
   const LayerNames names = NamesInLayer(family, id.role);
-  return fmt::format("{}{}.{}", LayerPrefix(naming), id.layer,
-                     IsGguf(naming) ? names.gguf : names.hugging_face);
+  return prefix.append(IsGguf(naming) ? names.gguf : names.hugging_face);
 }
 
-std::vector<WeightSpec> WeightSpecsOf(const ModelConfig& config, const TensorNaming& naming) {
+std::vector<WeightSpec> OuterWeightSpecs(const ModelConfig& config, const TensorNaming& naming) {
   std::vector<WeightSpec> specs;
-  const auto add = [&](WeightRole role, uint32_t layer) {
+  const auto add = [&](WeightRole role) {
+    specs.push_back({{role}, WeightName(config.family, naming, {role}), ShapeOf(config, role)});
+  };
+  add(WeightRole::kEmbedding);
+  add(WeightRole::kFinalNorm);
+  if (!config.tied_embeddings) add(WeightRole::kHead);
+  return specs;
+}
+
+std::vector<WeightSpec> LayerWeightSpecs(const ModelConfig& config, const TensorNaming& naming,
+                                         uint32_t layer) {
+  std::vector<WeightSpec> specs;
+  for (const WeightRole role : LayerRoles(config)) {
     const WeightId id{.role = role, .layer = layer};
     specs.push_back({id, WeightName(config.family, naming, id), ShapeOf(config, role)});
-  };
-  add(WeightRole::kEmbedding, 0);
-  add(WeightRole::kFinalNorm, 0);
-  if (!config.tied_embeddings) add(WeightRole::kHead, 0);
-  const std::vector<WeightRole> roles = LayerRoles(config);
-  for (uint32_t layer = 0; layer < config.num_layers(); ++layer) {
-    for (const WeightRole role : roles) add(role, layer);
   }
+  if (config.has_experts()) AddExperts(config, naming, layer, &specs);
   return specs;
 }
 
