@@ -16,7 +16,6 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kMinChannelBytes = 4096;
-constexpr uint64_t kMaxChannelBytes = uint64_t{1} << 30U;
 constexpr uint64_t kMaxSegmentBytes = uint64_t{1} << 44U;
 
 std::vector<uint32_t> MembersOf(const Split& split, GroupKind kind, uint32_t rank) {
@@ -52,6 +51,8 @@ Status CheckOptions(const WorldOptions& options) {
   }
   RETURN_IF_ERROR(CheckRange("deadline_ms", options.deadline_ms, 1, 24 * 3600 * 1000));
   RETURN_IF_ERROR(CheckRange("room_bytes", options.room_bytes, kMinRoomBytes, kMaxRoomBytes));
+  RETURN_IF_ERROR(
+      CheckRange("plan_ring_bytes", options.plan_ring_bytes, 0, BroadcastRing::kMaxRingBytes));
   return CheckRange("channel_bytes", options.channel_bytes, kMinChannelBytes, kMaxChannelBytes);
 }
 

@@ -32,6 +32,7 @@ struct WorldOptions {
 
 inline constexpr uint64_t kMinRoomBytes = 4096;
 inline constexpr uint64_t kMaxRoomBytes = uint64_t{1} << 30U;
+inline constexpr uint64_t kMaxChannelBytes = uint64_t{1} << 30U;
 
 // Two cache lines: the prefetcher fetches them in pairs.
 inline constexpr size_t kSharedLine = 128;

@@ -30,9 +30,11 @@ WorldOptions WorldFor(const ModelPlan& plan) {
   WorldOptions world;
   world.split = split;
   if (split.pp > 1) {
-    world.channel_bytes = std::max<uint64_t>(world.channel_bytes, split.pp * (rows_bytes + 4096));
+    world.channel_bytes =
+        std::clamp(split.pp * (rows_bytes + 4096), world.channel_bytes, kMaxChannelBytes);
   }
-  world.plan_ring_bytes = (split.pp + 2) * (plan_bytes + 64);
+  world.plan_ring_bytes =
+      std::min((split.pp + 2) * (plan_bytes + 64), BroadcastRing::kMaxRingBytes);
   return world;
 }
 
