@@ -34,8 +34,8 @@ class ShmGroup final : public Group {
   Status Receive(uint32_t from, std::span<std::byte> bytes) override;
   [[nodiscard]] const CommStats& stats() const override { return stats_; }
 
-  // Where reductions leave the single exchange; all members must set the same, between calls.
-  [[nodiscard]] uint64_t one_shot_max_bytes() const { return traffic_.one_shot_max_bytes; }
+  [[nodiscard]] uint64_t one_shot_max_bytes() const override { return traffic_.one_shot_max_bytes; }
+  // All members must set the same, between calls.
   void SetOneShotMaxBytes(uint64_t bytes) { traffic_.one_shot_max_bytes = bytes; }
   // After calls that are no part of the bill.
   void ForgetStats();
