@@ -123,6 +123,8 @@ TEST(Segment, RefusesWhatDoesNotFit) {
             "room_bytes is 4095, must be 4096 to 1073741824");
   EXPECT_EQ(message([](WorldOptions* o) { o->channel_bytes = UINT64_MAX; }),
             "channel_bytes is 18446744073709551615, must be 4096 to 1073741824");
+  EXPECT_EQ(message([](WorldOptions* o) { o->plan_ring_bytes = UINT64_MAX; }),
+            "plan_ring_bytes is 18446744073709551615, must be 0 to 1073741824");
   EXPECT_EQ(message([](WorldOptions* o) { o->split = {}; }), "");
 }
 
@@ -179,6 +181,7 @@ TEST_F(Joining, NotDamagedMemory) {
                                .size = header()->size,
                                .room_bytes = header()->room_bytes,
                                .channel_bytes = header()->channel_bytes,
+                               .plan_ring_bytes = header()->plan_ring_bytes,
                                .one_shot_max_bytes = header()->one_shot_max_bytes,
                                .cut = header()->cut,
                                .state = 0,

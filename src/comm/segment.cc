@@ -53,6 +53,8 @@ Status CheckOptions(const WorldOptions& options) {
   }
   RETURN_IF_ERROR(CheckRange("deadline_ms", options.deadline_ms, 1, 24 * 3600 * 1000));
   RETURN_IF_ERROR(CheckRange("room_bytes", options.room_bytes, kMinRoomBytes, kMaxRoomBytes));
+  RETURN_IF_ERROR(
+      CheckRange("plan_ring_bytes", options.plan_ring_bytes, 0, BroadcastRing::kMaxRingBytes));
   return CheckRange("channel_bytes", options.channel_bytes, kMinChannelBytes, kMaxChannelBytes);
 }
 
