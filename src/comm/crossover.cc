@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint32_t kColumns = 576;
 constexpr uint32_t kRepeats = 5;
+constexpr uint32_t kStoreTrialRows = 32;
 constexpr uint64_t kAlways = std::numeric_limits<uint64_t>::max();
 
 struct Trial {
@@ -47,6 +48,20 @@ Result<uint64_t> TimeOf(ShmGroup* group, uint32_t rows, Trial* trial) {
   return times[1];
 }
 
+// Each member's times, added up over all: the same on every member.
+template <size_t N>
+Status AddUp(ShmGroup* group, std::array<uint64_t, N>* times) {
+  std::vector<std::array<uint64_t, N>> all(group->size());
+  const std::vector<uint64_t> sizes(group->size(), sizeof(*times));
+  RETURN_IF_ERROR(group->AllGather(std::as_bytes(std::span(*times)), sizes,
+                                   reinterpret_cast<std::byte*>(all.data())));
+  *times = {};
+  for (const std::array<uint64_t, N>& theirs : all) {
+    for (size_t i = 0; i < N; ++i) (*times)[i] += theirs[i];
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 uint64_t TrialBytes(uint32_t rows) { return rows * (1 + uint64_t{kColumns} * sizeof(int32_t)); }
@@ -72,28 +87,38 @@ uint64_t CrossoverOf(std::span<const uint64_t> one_shot_ns, std::span<const uint
   return border == 0 ? 0 : TrialBytes(kTrialRows[border - 1]);
 }
 
-Result<uint64_t> MeasureCrossover(ShmGroup* group) {
-  constexpr size_t kTrials = kTrialRows.size();
-  using Times = std::array<uint64_t, 2 * kTrials>;  // one-shot, two-shot
+Result<StoreKind> MeasureStores(ShmGroup* group) {
+  constexpr std::array<StoreKind, 2> kKinds = {StoreKind::kOrdinary, StoreKind::kStreaming};
   const uint64_t before = group->one_shot_max_bytes();
   Trial trial = MakeTrial();
-  Times mine{};
-  for (size_t i = 0; i < mine.size(); ++i) {
-    group->SetOneShotMaxBytes(i < kTrials ? kAlways : 0);
-    ASSIGN_OR_RETURN(mine[i], TimeOf(group, kTrialRows[i % kTrials], &trial));
+  std::array<uint64_t, 2> times{};
+  group->SetOneShotMaxBytes(kAlways);
+  for (size_t i = 0; i < kKinds.size(); ++i) {
+    group->SetLargeStores(kKinds[i]);
+    ASSIGN_OR_RETURN(times[i], TimeOf(group, kStoreTrialRows, &trial));
   }
   group->SetOneShotMaxBytes(before);
-  std::vector<Times> all(group->size());
-  const std::vector<uint64_t> sizes(group->size(), sizeof(Times));
-  RETURN_IF_ERROR(group->AllGather(std::as_bytes(std::span(mine)), sizes,
-                                   reinterpret_cast<std::byte*>(all.data())));
-  Times sum{};
-  for (const Times& times : all) {
-    for (size_t i = 0; i < times.size(); ++i) sum[i] += times[i];
-  }
+  RETURN_IF_ERROR(AddUp(group, &times));
+  const StoreKind best = times[1] < times[0] ? kKinds[1] : kKinds[0];
+  group->SetLargeStores(best);
   group->ForgetStats();
-  const std::span<const uint64_t> sums(sum);
-  return CrossoverOf(sums.first(kTrials), sums.subspan(kTrials));
+  return best;
+}
+
+Result<uint64_t> MeasureCrossover(ShmGroup* group) {
+  constexpr size_t kTrials = kTrialRows.size();
+  std::array<uint64_t, 2 * kTrials> times{};  // one-shot, two-shot
+  Trial trial = MakeTrial();
+  for (size_t i = 0; i < times.size(); ++i) {
+    group->SetOneShotMaxBytes(i < kTrials ? kAlways : 0);
+    ASSIGN_OR_RETURN(times[i], TimeOf(group, kTrialRows[i % kTrials], &trial));
+  }
+  RETURN_IF_ERROR(AddUp(group, &times));
+  const std::span<const uint64_t> sums(times);
+  const uint64_t best = CrossoverOf(sums.first(kTrials), sums.subspan(kTrials));
+  group->SetOneShotMaxBytes(best);
+  group->ForgetStats();
+  return best;
 }
 
 }  // namespace cleave

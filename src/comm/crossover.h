@@ -1,7 +1,8 @@
 #pragma once
-// Crossover: from which size on a group's reductions go by reduce-scatter and all-gather.
+// Crossover: from which size on a group's reductions go by reduce-scatter and all-gather; and how
+// its large messages are best stored.
 //
-// Found by trial, in a few milliseconds, at start: it hangs on caches, memory and the number of
+// Found by trial, in a few milliseconds, at start: they hang on caches, memory and the number of
 // members. Every member makes the same calls, adds up what all have measured and so takes the same
 // decision. What was metered until then is forgotten. Fails as the group does.
 
@@ -10,6 +11,7 @@
 #include <span>
 
 #include "base/status.h"
+#include "comm/row_codec.h"
 
 namespace cleave {
 
@@ -18,6 +20,8 @@ class ShmGroup;
 // The trials: rows of 576 columns, 2.3 KB to 295 KB.
 inline constexpr std::array<uint32_t, 4> kTrialRows = {1, 8, 32, 128};
 
+// Sets what it finds. First the stores: the crossover hangs on them.
+Result<StoreKind> MeasureStores(ShmGroup* group);
 Result<uint64_t> MeasureCrossover(ShmGroup* group);
 
 // The decision alone, of times by trial, summed over members: the border that loses least, each

@@ -110,11 +110,10 @@ void World::End(std::string_view reason) { state_->seat.view().End(reason); }
 bool World::ended() const { return state_->seat.view().ended(); }
 
 Status World::MeasureCrossovers() {
-  for (const GroupKind kind : {GroupKind::kTp, GroupKind::kEp, GroupKind::kCp, GroupKind::kDcp}) {
-    ShmGroup* group = state_->Shared(kind);
+  for (const auto& group : state_->groups) {
     if (group == nullptr) continue;
-    ASSIGN_OR_RETURN(const uint64_t bytes, MeasureCrossover(group));
-    group->SetOneShotMaxBytes(bytes);
+    RETURN_IF_ERROR(MeasureStores(group.get()).status());
+    if (group->axis() != Axis::kPp) RETURN_IF_ERROR(MeasureCrossover(group.get()).status());
   }
   return OkStatus();
 }

@@ -67,7 +67,8 @@ class World {
   [[nodiscard]] bool ended() const;
 
   // Sets where reductions over tp, ep, cp and dcp leave the single exchange: by measurement, which
-  // all ranks make at the same time, before their first operation (comm/crossover.h); or as given.
+  // all ranks make at the same time, before their first operation (comm/crossover.h), and which
+  // finds how large messages are best stored too; or as given.
   Status MeasureCrossovers();
   void SetOneShotMaxBytes(uint64_t bytes);
   // In force on an axis; 0 for a group of one.
