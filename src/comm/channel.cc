@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "base/checked.h"
-#include "comm/row_codec.h"
 
 namespace cleave {
 namespace {
@@ -33,9 +32,8 @@ uint32_t Channel::PieceOf(size_t left) const {
   return static_cast<uint32_t>(std::min<size_t>(left, ring_bytes_ / kPiecesOfRing));
 }
 
-void Channel::Put(uint32_t position, std::span<const std::byte> bytes) {
-  const StoreKind store =
-      bytes.size() >= kStreamFromBytes ? StoreKind::kStreaming : StoreKind::kOrdinary;
+void Channel::Put(uint32_t position, std::span<const std::byte> bytes, StoreKind large) {
+  const StoreKind store = bytes.size() >= kStreamFromBytes ? large : StoreKind::kOrdinary;
   const uint32_t begin = position & (ring_bytes_ - 1);
   const size_t before_end = std::min<size_t>(bytes.size(), ring_bytes_ - begin);
   CopyTo(ring_ + begin, bytes.data(), before_end, store);
@@ -50,15 +48,15 @@ void Channel::Take(uint32_t position, std::span<std::byte> bytes) {
   CopyTo(bytes.data() + before_end, ring_, bytes.size() - before_end, StoreKind::kOrdinary);
 }
 
-Status Channel::Send(RankSeat* seat, std::span<const std::byte> bytes) {
+Status Channel::Send(RankSeat* seat, std::span<const std::byte> bytes, StoreKind large) {
   const Opening opening = {.number = messages_, .size = bytes.size()};
   uint32_t header = kLine;
   do {  // the header goes with the first piece
     const uint32_t piece = PieceOf(bytes.size());
     const uint32_t end = position_ + header + RoundUp(piece, kLine);
     RETURN_IF_ERROR(seat->Await(&lines_->taken, end - ring_bytes_, peer_rank_));
-    if (header != 0) Put(position_, std::as_bytes(std::span(&opening, 1)));
-    Put(position_ + header, bytes.first(piece));
+    if (header != 0) Put(position_, std::as_bytes(std::span(&opening, 1)), large);
+    Put(position_ + header, bytes.first(piece), large);
     bytes = bytes.subspan(piece);
     position_ = end;
     header = 0;

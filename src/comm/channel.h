@@ -9,6 +9,7 @@
 #include <span>
 
 #include "comm/rank_seat.h"
+#include "comm/row_codec.h"
 
 namespace cleave {
 
@@ -19,14 +20,15 @@ class Channel {
   Channel(std::byte* lines, uint32_t ring_bytes, uint32_t peer_rank);
 
   // The seat's operation is under way (RankSeat::Begin). Waits when the ring is full.
-  Status Send(RankSeat* seat, std::span<const std::byte> bytes);
+  // `large`: how pieces from kStreamFromBytes on are stored.
+  Status Send(RankSeat* seat, std::span<const std::byte> bytes, StoreKind large);
   // kDataLoss when the next message has another number or size.
   Status Receive(RankSeat* seat, std::span<std::byte> bytes);
   [[nodiscard]] uint64_t messages() const { return messages_; }
 
  private:
   [[nodiscard]] uint32_t PieceOf(size_t left) const;
-  void Put(uint32_t position, std::span<const std::byte> bytes);
+  void Put(uint32_t position, std::span<const std::byte> bytes, StoreKind large);
   void Take(uint32_t position, std::span<std::byte> bytes);
 
   ChannelLines* lines_ = nullptr;

@@ -114,6 +114,7 @@ Status RunRank(const SharedMemory& memory, uint32_t rank, const BenchOptions& op
   world.Enter(RankPhase::kComputing);
   std::vector<uint64_t> limits = {std::numeric_limits<uint64_t>::max(), 0};
   if (options.one_shot_max_bytes.has_value()) limits = {*options.one_shot_max_bytes};
+  RETURN_IF_ERROR(world.MeasureCrossovers());  // and how to store
   for (const Shape& shape : options.shapes) {
     for (const uint64_t limit : limits) {
       world.SetOneShotMaxBytes(limit);

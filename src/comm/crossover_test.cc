@@ -11,13 +11,16 @@ namespace {
 
 using Times = std::array<uint64_t, kTrialRows.size()>;
 
-TEST(Crossover, LastSizeBeforeTheFirstLoss) {
-  const Times even = {5, 5, 5, 5, 5, 5};
-  const Times late = {1, 1, 1, 9, 1, 9};
+TEST(Crossover, TheBorderThatLosesLeast) {
+  const Times even = {50, 50, 50, 50};
   EXPECT_EQ(CrossoverOf(even, even), std::numeric_limits<uint64_t>::max());
-  EXPECT_EQ(CrossoverOf(late, even), TrialBytes(kTrialRows[2]));
-  EXPECT_EQ(CrossoverOf(Times{9, 1, 1, 1, 1, 1}, even), 0U);
-  EXPECT_EQ(CrossoverOf(Times{1, 9, 1, 1, 1, 1}, even), 2305U);
+  EXPECT_EQ(CrossoverOf(Times{10, 10, 90, 90}, even), TrialBytes(kTrialRows[1]));
+  EXPECT_EQ(CrossoverOf(Times{90, 90, 90, 90}, even), 0U);
+  // One trial that somebody disturbed does not decide.
+  EXPECT_EQ(CrossoverOf(Times{70, 10, 10, 90}, even), TrialBytes(kTrialRows[2]));
+  EXPECT_EQ(CrossoverOf(Times{10, 90, 40, 90}, even), 2305U);
+  EXPECT_EQ(CrossoverOf(Times{0, 0, 0, 0}, Times{0, 0, 0, 0}),
+            std::numeric_limits<uint64_t>::max());
 }
 
 TEST(Crossover, MembersAgreeAndTheBillStartsAtZero) {

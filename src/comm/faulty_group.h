@@ -42,6 +42,9 @@ class FaultyGroup final : public Group {
   Status Send(uint32_t to, std::span<const std::byte> bytes) override;
   Status Receive(uint32_t from, std::span<std::byte> bytes) override;
   [[nodiscard]] const CommStats& stats() const override { return group_->stats(); }
+  [[nodiscard]] uint64_t one_shot_max_bytes() const override {
+    return group_->one_shot_max_bytes();
+  }
 
  private:
   // Before each call: what the plan has for it.

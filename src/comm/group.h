@@ -55,6 +55,8 @@ class Group {
   virtual Status Receive(uint32_t from, std::span<std::byte> bytes) = 0;
 
   [[nodiscard]] virtual const CommStats& stats() const = 0;
+  // Up to where reductions go by one exchange (split/traffic.h); 0 where nothing is exchanged.
+  [[nodiscard]] virtual uint64_t one_shot_max_bytes() const { return 0; }
 };
 
 }  // namespace cleave

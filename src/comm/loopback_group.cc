@@ -79,6 +79,9 @@ class LoopbackGroup final : public Group {
   [[nodiscard]] uint32_t rank() const override { return rank_; }
   [[nodiscard]] uint32_t size() const override { return hub_->options.size; }
   [[nodiscard]] const CommStats& stats() const override { return stats_; }
+  [[nodiscard]] uint64_t one_shot_max_bytes() const override {
+    return hub_->options.one_shot_max_bytes;
+  }
 
   Status AllReduce(const IntegerRows& mine, float* out, size_t out_stride) override {
     if (mine.rows == 0 || mine.columns == 0) return OkStatus();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "comm/bill.h"
 #include "comm/comm_test_support.h"
 #include "comm/segment.h"
 #include "comm/shared_memory.h"
@@ -72,7 +73,8 @@ TEST(Segment, NothingOverlaps) {
   };
   std::vector<Piece> pieces = {{0, sizeof(SegmentHeader)},
                                {plan->board_offset, plan->ranks * sizeof(RankLine)},
-                               {plan->identity_offset, plan->ranks * sizeof(RankIdentity)}};
+                               {plan->identity_offset, plan->ranks * sizeof(RankIdentity)},
+                               {plan->bill_offset, plan->ranks * sizeof(BillLine)}};
   for (const GroupPlace& group : plan->groups) {
     for (uint32_t member = 0; member < group.ranks.size(); ++member) {
       pieces.push_back({group.LineOffset(member), sizeof(MemberLine)});
@@ -121,6 +123,8 @@ TEST(Segment, RefusesWhatDoesNotFit) {
             "room_bytes is 4095, must be 4096 to 1073741824");
   EXPECT_EQ(message([](WorldOptions* o) { o->channel_bytes = UINT64_MAX; }),
             "channel_bytes is 18446744073709551615, must be 4096 to 1073741824");
+  EXPECT_EQ(message([](WorldOptions* o) { o->plan_ring_bytes = UINT64_MAX; }),
+            "plan_ring_bytes is 18446744073709551615, must be 0 to 1073741824");
   EXPECT_EQ(message([](WorldOptions* o) { o->split = {}; }), "");
 }
 

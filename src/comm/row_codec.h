@@ -11,8 +11,9 @@
 namespace cleave {
 
 inline constexpr uint32_t kMaxGroupSize = 64;
-// From so many bytes on a slot is written past the caches: its readers fetch it from memory, which
-// is faster than from another core's modified lines.
+// From so many bytes on it may pay to write past the caches, so that readers fetch from memory and
+// not another core's modified lines: it does between caches that are far apart, it costs double
+// where cores share one. comm/crossover.h tries it.
 inline constexpr uint64_t kStreamFromBytes = 8192;
 
 enum class StoreKind : uint8_t { kOrdinary, kStreaming };

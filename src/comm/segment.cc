@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "comm/bill.h"
 #include "comm/broadcast_ring.h"
 #include "comm/row_codec.h"
 #include "split/layout.h"
@@ -113,7 +114,9 @@ Result<SegmentPlan> PlanSegment(const WorldOptions& options) {
   plan.ranks = options.split.ranks_per_replica();
   plan.board_offset = RoundUp<uint64_t>(sizeof(SegmentHeader), kSharedLine);
   plan.identity_offset = plan.board_offset + plan.ranks * sizeof(RankLine);
-  uint64_t end = RoundUp<uint64_t>(plan.identity_offset + plan.ranks * sizeof(RankIdentity), kPage);
+  plan.bill_offset =
+      RoundUp<uint64_t>(plan.identity_offset + plan.ranks * sizeof(RankIdentity), kSharedLine);
+  uint64_t end = RoundUp<uint64_t>(plan.bill_offset + plan.ranks * sizeof(BillLine), kPage);
   plan.groups = PlaceGroups(plan.options, plan.ranks, &end);
   if (options.plan_ring_bytes > 0 && plan.ranks > 1) {
     plan.options.plan_ring_bytes = std::bit_ceil(options.plan_ring_bytes);

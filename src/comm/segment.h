@@ -1,7 +1,8 @@
 #pragma once
 // Segment: what lies where in the shared memory of one replica's ranks.
 //
-//   header | one RankLine a rank | one RankIdentity a rank | groups, each at a page:
+//   header | one RankLine a rank | one RankIdentity a rank | one BillLine a rank
+//   groups, each at a page:
 //     one MemberLine a member | two slots of room_bytes a member | one channel an ordered pair
 //   the ring of plans (comm/broadcast_ring.h), at a page, when there is one
 //
@@ -33,9 +34,6 @@ struct WorldOptions {
 inline constexpr uint64_t kMinRoomBytes = 4096;
 inline constexpr uint64_t kMaxRoomBytes = uint64_t{1} << 30U;
 inline constexpr uint64_t kMaxChannelBytes = uint64_t{1} << 30U;
-
-// Two cache lines: the prefetcher fetches them in pairs.
-inline constexpr size_t kSharedLine = 128;
 
 // What a message is, beside the flag that announces it.
 struct MessageHeader {
@@ -81,7 +79,7 @@ struct SegmentHeader {
   std::array<char, 1020> reason;  // of the end, zero-terminated; readable when kEnded
 };
 inline constexpr uint64_t kSegmentMagic = 0x646c726f77766c63;  // "clvworld"
-inline constexpr uint32_t kSegmentVersion = 1;
+inline constexpr uint32_t kSegmentVersion = 2;
 
 enum class GroupKind : uint8_t { kPp, kTp, kEp, kCp, kDcp };
 inline constexpr uint32_t kGroupKinds = 5;
@@ -104,6 +102,7 @@ struct SegmentPlan {
   uint32_t ranks = 0;
   uint64_t board_offset = 0;
   uint64_t identity_offset = 0;
+  uint64_t bill_offset = 0;
   uint64_t plan_ring_offset = 0;  // 0: none
   uint64_t plan_ring_size = 0;    // with its lines
   std::vector<GroupPlace> groups;

@@ -103,6 +103,10 @@ std::span<RankIdentity> SegmentView::identities() const {
   return {reinterpret_cast<RankIdentity*>(base_ + plan_.identity_offset), plan_.ranks};
 }
 
+std::span<BillLine> SegmentView::bills() const {
+  return {reinterpret_cast<BillLine*>(base_ + plan_.bill_offset), plan_.ranks};
+}
+
 std::string SegmentView::reason() const {
   switch (header_->state.load(std::memory_order_acquire)) {
     case SegmentHeader::kRunning:

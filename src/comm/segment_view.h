@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "comm/bill.h"
 #include "comm/segment.h"
 #include "comm/shared_memory.h"
 
@@ -28,6 +29,7 @@ class SegmentView {
   [[nodiscard]] std::span<const std::byte> bytes() const { return {base_, plan_.size}; }
   [[nodiscard]] std::span<RankLine> board() const;
   [[nodiscard]] std::span<RankIdentity> identities() const;
+  [[nodiscard]] std::span<BillLine> bills() const;
 
   [[nodiscard]] bool ended() const {
     return header_->state.load(std::memory_order_relaxed) != SegmentHeader::kRunning;

@@ -12,6 +12,9 @@
 
 namespace cleave {
 
+// Two cache lines: the prefetcher fetches them in pairs.
+inline constexpr size_t kSharedLine = 128;
+
 struct SharedSignal {
   std::atomic<uint32_t> value;
   std::atomic<uint32_t> sleepers;

@@ -30,10 +30,6 @@ Overlap OverlapOf(uint64_t begin, uint64_t size, uint64_t window, uint64_t room)
   return low < high ? Overlap{low, high - low} : Overlap{};
 }
 
-StoreKind StoreFor(uint64_t bytes) {
-  return bytes >= kStreamFromBytes ? StoreKind::kStreaming : StoreKind::kOrdinary;
-}
-
 }  // namespace
 
 ShmGroup::ShmGroup(RankSeat* seat, const GroupPlace& place)
@@ -263,7 +259,7 @@ Status ShmGroup::Send(uint32_t to, std::span<const std::byte> bytes) {
   RETURN_IF_ERROR(CheckPeer(to));
   OpTimes times;
   RETURN_IF_ERROR(Begin(CommOp::kSend, to_[to].messages(), &times));
-  return Finish(to_[to].Send(seat_, bytes), CommOp::kSend, times, bytes.size());
+  return Finish(to_[to].Send(seat_, bytes, large_store_), CommOp::kSend, times, bytes.size());
 }
 
 Status ShmGroup::Receive(uint32_t from, std::span<std::byte> bytes) {

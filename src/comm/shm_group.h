@@ -34,9 +34,12 @@ class ShmGroup final : public Group {
   Status Receive(uint32_t from, std::span<std::byte> bytes) override;
   [[nodiscard]] const CommStats& stats() const override { return stats_; }
 
-  // Where reductions leave the single exchange; all members must set the same, between calls.
-  [[nodiscard]] uint64_t one_shot_max_bytes() const { return traffic_.one_shot_max_bytes; }
+  [[nodiscard]] Axis axis() const { return AxisOf(place_.kind); }
+  [[nodiscard]] uint64_t one_shot_max_bytes() const override { return traffic_.one_shot_max_bytes; }
+  // All members must set the same, between calls.
   void SetOneShotMaxBytes(uint64_t bytes) { traffic_.one_shot_max_bytes = bytes; }
+  // How large messages are stored; each member for itself.
+  void SetLargeStores(StoreKind store) { large_store_ = store; }
   // After calls that are no part of the bill.
   void ForgetStats();
 
@@ -54,6 +57,9 @@ class ShmGroup final : public Group {
     uint64_t waited_ns;
   };
 
+  [[nodiscard]] StoreKind StoreFor(uint64_t bytes) const {
+    return bytes >= kStreamFromBytes ? large_store_ : StoreKind::kOrdinary;
+  }
   Status Begin(CommOp op, uint64_t call, OpTimes* times);
   void BookTime(CommOp op, const OpTimes& times);
   Status Finish(const Status& status, CommOp op, const OpTimes& times, uint64_t bytes);
@@ -94,6 +100,7 @@ class ShmGroup final : public Group {
   uint64_t room_ = 0;
   const RowCodec* codec_;
   TrafficOptions traffic_;
+  StoreKind large_store_ = StoreKind::kOrdinary;
   std::array<MemberLine*, kMaxGroupSize> lines_{};
   std::byte* slots_ = nullptr;
   std::vector<Channel> to_;    // [size]

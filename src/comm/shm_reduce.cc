@@ -31,10 +31,6 @@ uint64_t WideRows(const IntegerRows& mine) {
       std::count_if(mine.wide, mine.wide + mine.rows, [](uint8_t wide) { return wide != 0; }));
 }
 
-StoreKind StoreFor(uint64_t bytes) {
-  return bytes >= kStreamFromBytes ? StoreKind::kStreaming : StoreKind::kOrdinary;
-}
-
 }  // namespace
 
 Status ShmGroup::AllReduce(const IntegerRows& mine, float* out, size_t out_stride) {

@@ -101,6 +101,8 @@ Result<BroadcastRing> World::OpenPlanRing() {
 
 RankLine& World::line() { return state_->seat.line(); }
 
+BillLine* World::bill() { return &state_->seat.view().bills()[rank()]; }
+
 uint64_t World::waited_for_ns(uint32_t r) const { return state_->seat.waited_for_ns(r); }
 
 void World::End(std::string_view reason) { state_->seat.view().End(reason); }
@@ -108,11 +110,10 @@ void World::End(std::string_view reason) { state_->seat.view().End(reason); }
 bool World::ended() const { return state_->seat.view().ended(); }
 
 Status World::MeasureCrossovers() {
-  for (const GroupKind kind : {GroupKind::kTp, GroupKind::kEp, GroupKind::kCp, GroupKind::kDcp}) {
-    ShmGroup* group = state_->Shared(kind);
+  for (const auto& group : state_->groups) {
     if (group == nullptr) continue;
-    ASSIGN_OR_RETURN(const uint64_t bytes, MeasureCrossover(group));
-    group->SetOneShotMaxBytes(bytes);
+    RETURN_IF_ERROR(MeasureStores(group.get()).status());
+    if (group->axis() != Axis::kPp) RETURN_IF_ERROR(MeasureCrossover(group.get()).status());
   }
   return OkStatus();
 }
@@ -139,6 +140,8 @@ Result<WorldBoard> WorldBoard::Open(const SharedMemory& memory, uint64_t epoch) 
 }
 
 std::span<const RankLine> WorldBoard::lines() const { return view_->board(); }
+
+RankBill WorldBoard::bill(uint32_t rank) const { return view_->bills()[rank].Read(); }
 
 std::string WorldBoard::Describe(uint32_t rank) const {
   return DescribeRank(view_->board()[rank], rank, view_->plan().options.split, SteadyNanos());

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/bill.h"
 #include "comm/broadcast_ring.h"
 #include "comm/group.h"
 #include "comm/life.h"
@@ -54,6 +55,9 @@ class World {
   void Beat() { line().Beat(); }
   void Enter(RankPhase phase) { line().Enter(phase, SteadyNanos()); }
 
+  // Where this rank writes its bill; the rank's thread. It does not outlive the segment.
+  [[nodiscard]] BillLine* bill();
+
   // Time spent waiting for rank `r` on all axes. Any thread.
   [[nodiscard]] uint64_t waited_for_ns(uint32_t r) const;
 
@@ -63,7 +67,8 @@ class World {
   [[nodiscard]] bool ended() const;
 
   // Sets where reductions over tp, ep, cp and dcp leave the single exchange: by measurement, which
-  // all ranks make at the same time, before their first operation (comm/crossover.h); or as given.
+  // all ranks make at the same time, before their first operation (comm/crossover.h), and which
+  // finds how large messages are best stored too; or as given.
   Status MeasureCrossovers();
   void SetOneShotMaxBytes(uint64_t bytes);
   // In force on an axis; 0 for a group of one.
@@ -86,6 +91,8 @@ class WorldBoard {
   ~WorldBoard();
 
   [[nodiscard]] std::span<const RankLine> lines() const;
+  // As of the last step that the rank ended.
+  [[nodiscard]] RankBill bill(uint32_t rank) const;
   // "rank 1 (pp 0, tp 1, cp 0) computes, since 0.2 s"
   [[nodiscard]] std::string Describe(uint32_t rank) const;
   void End(std::string_view reason);

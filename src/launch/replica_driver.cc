@@ -157,7 +157,7 @@ void Replica::Driver::CloseLink(const Status& why) {
   {
     std::lock_guard<std::mutex> lock(board_->mu);
     link = std::exchange(board_->link, nullptr);
-    board_->why = why;  // at the same time: there is no moment without a reason
+    if (link) board_->why = why;  // at the same time: there is no moment without a reason
   }
   if (!link) return;
   link->Die(why);

@@ -116,10 +116,11 @@ Status ReplicaSet::Submit(std::vector<SequenceSpec> sequences) {
     if (!target) break;
     tried[target->replica] = true;
     const bool last = std::ranges::find(tried, false) == tried.end();
-    refused = last ? SubmitTo(*target, std::move(sequences)) : SubmitTo(*target, sequences);
+    if (last) return SubmitTo(*target, std::move(sequences));
+    refused = SubmitTo(*target, sequences);
     const bool another_may = refused.code() == StatusCode::kUnavailable ||
                              refused.code() == StatusCode::kResourceExhausted;
-    if (last || !another_may) return refused;
+    if (!another_may) return refused;
   }
   // Nobody took it: why the last one asked did not, or why there is nobody.
   return refused.ok() ? Unavailable("no replica serves; try again later") : refused;
@@ -209,7 +210,7 @@ EngineStats ReplicaSet::stats() const {
 Status ReplicaSet::health() const {
   Status first;
   for (const auto& replica : replicas_) {
-    const Status status = replica->health();
+    Status status = replica->health();
     if (status.ok()) return status;
     if (first.ok()) first = status;
   }

@@ -193,7 +193,7 @@ std::string ReplicaWatch::Scene(uint32_t rank) const {
   return scene;
 }
 
-void ReplicaWatch::Die(Status why) {
+void ReplicaWatch::Die(const Status& why) {
   why_ = why.Annotate(fmt::format("replica {} died", options_.replica));
   ++deaths_;
   state_ = WatchState::kDying;

@@ -98,7 +98,7 @@ class ReplicaWatch {
 
   void Decide(WatchDecision::Kind kind, Status why = {});
   void Spawn();
-  void Die(Status why);
+  void Die(const Status& why);
   void Reaped();
   void LookForHangs(std::chrono::nanoseconds elapsed);
   void LookForStops(std::chrono::nanoseconds elapsed);

@@ -126,7 +126,7 @@ Status RunRank(const WorkerSpec& spec, WorkerBody* body, Control* control) {
   RETURN_IF_ERROR(control->TellReady());
   if (!link) return body->Follow();
   control->OnEnd([&link] { link->StopServing(); });
-  const Status status = body->Serve(&*link);
+  Status status = body->Serve(&*link);
   control->OnEnd(nullptr);
   return status;
 }

@@ -111,7 +111,7 @@ class FakeBody final : public WorkerBody {
     const auto mine = static_cast<std::byte>(spec_.rank);
     const std::vector<uint64_t> sizes(group->size(), 1);
     std::vector<std::byte> all(group->size());
-    const Status met = group->AllGather({&mine, 1}, sizes, all.data());
+    Status met = group->AllGather({&mine, 1}, sizes, all.data());
     world_->Enter(RankPhase::kIdle);
     return met;
   }
