@@ -109,12 +109,15 @@ INSTANTIATE_TEST_SUITE_P(Folders, Families,
                          testing::Values(Case{"llama2", ""}, Case{"llama3", ""},
                                          Case{"llama_linear", ""}, Case{"llama_head80", ""},
                                          Case{"mistral", ""}, Case{"qwen2", ""}, Case{"qwen3", ""},
-                                         Case{"gemma3", ""}, Case{"gemma3_linear", ""}));
+                                         Case{"gemma3", ""}, Case{"gemma3_linear", ""},
+                                         Case{"mixtral", ""}, Case{"qwen3_moe", ""},
+                                         Case{"qwen3_moe_fused", ""}));
 INSTANTIATE_TEST_SUITE_P(Gguf, Families,
                          testing::Values(Case{"llama2", ".gguf"}, Case{"llama3", ".gguf"},
                                          Case{"llama_linear", ".gguf"},
                                          Case{"llama_head80", ".gguf"}, Case{"qwen2", ".gguf"},
-                                         Case{"qwen3", ".gguf"}, Case{"gemma3", ".gguf"}));
+                                         Case{"qwen3", ".gguf"}, Case{"gemma3", ".gguf"},
+                                         Case{"mixtral", ".gguf"}, Case{"qwen3_moe", ".gguf"}));
 
 }  // namespace
 }  // namespace cleave

@@ -11,11 +11,12 @@ class Counter {
       : checkpoint_(checkpoint), float_type_(float_type) {}
 
   // Of the weights that are there.
-  Result<uint64_t> Sum(std::initializer_list<WeightRole> roles, uint32_t layer) const {
+  Result<uint64_t> Sum(std::initializer_list<WeightRole> roles, uint32_t layer,
+                       uint32_t expert = 0) const {
     uint64_t total = 0;
     for (const WeightRole role : roles) {
-      if (!checkpoint_.Has({role, layer})) continue;
-      ASSIGN_OR_RETURN(const TensorView view, checkpoint_.Weight({role, layer}));
+      if (!checkpoint_.Has({role, layer, expert})) continue;
+      ASSIGN_OR_RETURN(const TensorView view, checkpoint_.Weight({role, layer, expert}));
       total += view.rows() * RowBytes(TypeOf(view), view.cols()).value_or(0);
     }
     return total;
@@ -43,9 +44,14 @@ Result<ModelBytes> BytesOf(const Checkpoint& checkpoint, std::optional<DType> fl
     ASSIGN_OR_RETURN(b.query, counter.Sum({kQ, kO, kQBias}, layer));
     ASSIGN_OR_RETURN(b.kv, counter.Sum({kK, kV, kKBias, kVBias}, layer));
     ASSIGN_OR_RETURN(b.ffn, counter.Sum({kGate, kUp, kDown}, layer));
-    ASSIGN_OR_RETURN(
-        b.common,
-        counter.Sum({kAttnNorm, kFfnNorm, kAttnPostNorm, kFfnPostNorm, kQNorm, kKNorm}, layer));
+    for (uint32_t expert = 0; expert < checkpoint.config().num_experts; ++expert) {
+      ASSIGN_OR_RETURN(const uint64_t of_expert,
+                       counter.Sum({kExpertGate, kExpertUp, kExpertDown}, layer, expert));
+      b.ffn += of_expert;
+    }
+    ASSIGN_OR_RETURN(b.common, counter.Sum({kAttnNorm, kFfnNorm, kAttnPostNorm, kFfnPostNorm,
+                                            kQNorm, kKNorm, kRouter},
+                                           layer));
     bytes.layers.push_back(b);
   }
   const bool tied = checkpoint.config().tied_embeddings;

@@ -68,6 +68,11 @@ class Loader {
   Status ReadNorm(WeightId id, std::vector<float>* out) const;
   Status CollectVectors(uint32_t layer, LayerWeights* out) const;
   Status CollectMatrices(uint32_t layer, LayerWeights* out);
+  Status CollectFfn(uint32_t layer, LayerWeights* out);
+  Status CollectExperts(uint32_t layer, LayerWeights* out);
+  [[nodiscard]] Result<std::optional<ActKind>> ExpertInput(uint32_t layer) const;
+  // The columns of a dense layer, or of each expert.
+  [[nodiscard]] KPlan DownPlan() const;
 
   const Checkpoint& checkpoint_;
   const ModelConfig& config_;
@@ -134,8 +139,6 @@ Status Loader::CollectVectors(uint32_t layer, LayerWeights* out) const {
 Status Loader::CollectMatrices(uint32_t layer, LayerWeights* out) {
   const SumRule rule = SumRuleOf(config_);
   const UnitRange heads{rank_.q_heads.begin, rank_.q_heads.end};
-  const UnitRange ffn{rank_.ffn_columns.begin / kFfnUnitColumns,
-                      CeilDiv(rank_.ffn_columns.end, kFfnUnitColumns)};
   const KPlan hidden = ColumnPlan(config_.hidden_size);
   const Range q_rows = HeadRows(rank_.q_heads);
   const Range kv_rows = HeadRows(rank_.kv_heads);
@@ -147,10 +150,51 @@ Status Loader::CollectMatrices(uint32_t layer, LayerWeights* out) {
       {WeightRole::kO, layer}, all,
       RowPlan(config_.num_heads * config_.head_dim, config_.head_dim, rule.group, {&heads, 1}),
       &out->o));
+  return config_.has_experts() ? CollectExperts(layer, out) : CollectFfn(layer, out);
+}
+
+KPlan Loader::DownPlan() const {
+  const UnitRange held{rank_.ffn_columns.begin / kFfnUnitColumns,
+                       CeilDiv(rank_.ffn_columns.end, kFfnUnitColumns)};
+  return RowPlan(config_.ffn_size, kFfnUnitColumns, SumRuleOf(config_).group, {&held, 1});
+}
+
+Status Loader::CollectFfn(uint32_t layer, LayerWeights* out) {
+  const KPlan hidden = ColumnPlan(config_.hidden_size);
   RETURN_IF_ERROR(AddMatrix({WeightRole::kGate, layer}, rank_.ffn_columns, hidden, &out->gate));
   RETURN_IF_ERROR(AddMatrix({WeightRole::kUp, layer}, rank_.ffn_columns, hidden, &out->up));
-  return AddMatrix({WeightRole::kDown, layer}, all,
-                   RowPlan(config_.ffn_size, kFfnUnitColumns, rule.group, {&ffn, 1}), &out->down);
+  return AddMatrix({WeightRole::kDown, layer}, {0, config_.hidden_size}, DownPlan(), &out->down);
+}
+
+Status Loader::CollectExperts(uint32_t layer, LayerWeights* out) {
+  const KPlan hidden = ColumnPlan(config_.hidden_size);
+  const Range all{0, config_.hidden_size};
+  const Range columns = rank_.ffn_columns;
+  RETURN_IF_ERROR(
+      AddMatrix({WeightRole::kRouter, layer}, {0, config_.num_experts}, hidden, &out->router));
+  out->experts.resize(rank_.experts.size());
+  for (size_t i = 0; i < rank_.experts.size(); ++i) {
+    const uint32_t expert = rank_.experts[i];
+    ExpertWeights* w = &out->experts[i];
+    RETURN_IF_ERROR(AddMatrix({WeightRole::kExpertGate, layer, expert}, columns, hidden, &w->gate));
+    RETURN_IF_ERROR(AddMatrix({WeightRole::kExpertUp, layer, expert}, columns, hidden, &w->up));
+    RETURN_IF_ERROR(AddMatrix({WeightRole::kExpertDown, layer, expert}, all, DownPlan(), &w->down));
+  }
+  ASSIGN_OR_RETURN(out->expert_input, ExpertInput(layer));
+  return OkStatus();
+}
+
+Result<std::optional<ActKind>> Loader::ExpertInput(uint32_t layer) const {
+  std::optional<ActKind> kind;
+  for (uint32_t expert = 0; expert < config_.num_experts; ++expert) {
+    for (const WeightRole role : {WeightRole::kExpertGate, WeightRole::kExpertUp}) {
+      ASSIGN_OR_RETURN(const TensorView view, checkpoint_.Weight({role, layer, expert}));
+      const ActKind this_kind = ActKindOf(NeedsRounding(view) ? *float_type_ : view.dtype);
+      if (kind && *kind != this_kind) return std::optional<ActKind>();
+      kind = this_kind;
+    }
+  }
+  return kind;
 }
 
 Status Loader::Collect(ModelWeights* out) {
@@ -198,6 +242,10 @@ uint64_t ModelWeights::packed_bytes() const {
     for (const PackedMatrix* m :
          {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) {
       total += m->bytes();
+    }
+    total += layer.router.bytes();
+    for (const ExpertWeights& expert : layer.experts) {
+      total += expert.gate.bytes() + expert.up.bytes() + expert.down.bytes();
     }
   }
   return total;

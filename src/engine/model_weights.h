@@ -29,6 +29,12 @@ SumRule SumRuleOf(const ModelConfig& config);
 inline constexpr int32_t kRelativeBits = 20;  // quantum 2^(e-20) of the residual row's exponent e
 inline constexpr int32_t kAbsoluteBits = 36;
 
+struct ExpertWeights {
+  PackedMatrix gate;  // [F, D]
+  PackedMatrix up;    // [F, D]
+  PackedMatrix down;  // [D, F], units are 64 columns
+};
+
 // Shapes are of the whole model; a rank has its heads, columns and vocabulary rows of them.
 struct LayerWeights {
   std::vector<float> attn_norm;       // [D]
@@ -47,6 +53,13 @@ struct LayerWeights {
   PackedMatrix gate;                  // [F, D]
   PackedMatrix up;                    // [F, D]
   PackedMatrix down;                  // [D, F], units are 64 columns
+
+  // In place of these three where the layer is a mixture.
+  PackedMatrix router;                 // [E, D], whole on every rank
+  std::vector<ExpertWeights> experts;  // those the rank holds, ascending
+  // What gates and ups of all experts, held here or not, take their input as; nothing: not one
+  // kind.
+  std::optional<ActKind> expert_input;
 };
 
 struct ModelWeights {

@@ -23,8 +23,12 @@ uint64_t RuntimeBytes(const SizingInput& in) {
   const uint64_t ffn_size = in.rank->ffn_columns.size();
   const uint64_t widest = std::max<uint64_t>({c.hidden_size, q_size, ffn_size});
   const uint64_t rotary = (c.post_norms ? 2ULL : 1ULL) * c.head_dim;  // local and global layers
+  // A row's copies for the experts it goes to: its input, gate and up, the input of down; E logits.
+  const uint64_t copies = std::min<uint64_t>(c.experts_per_token, in.rank->experts.size());
+  const uint64_t ffn_floats =
+      c.has_experts() ? copies * (c.hidden_size + 3 * ffn_size) + c.num_experts : 2 * ffn_size;
   const uint64_t row_floats =
-      5ULL * c.hidden_size + rotary + 2 * q_size + 2 * kv_size + 2 * ffn_size + 2 * widest;
+      5ULL * c.hidden_size + rotary + 2 * q_size + 2 * kv_size + ffn_floats + 2 * widest;
   return in.max_num_batched_tokens * row_floats * sizeof(float) +
          uint64_t{RowsAtOnce(c, in.max_num_seqs)} * c.vocab_size * sizeof(float);
 }

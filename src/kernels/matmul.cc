@@ -103,6 +103,25 @@ MatmulJob JobOf(const PackedMatrix& w, const ActBuffer& a, uint32_t rows, uint32
   return job;
 }
 
+// The job's rows begin with row, or pair, `first` of its buffer.
+void SkipRows(const ActBuffer& a, ActTerms terms, uint32_t first, MatmulJob* job) {
+  const size_t blocks = size_t{first} * (terms == ActTerms::kOne ? 1 : 2) * a.max_blocks();
+  switch (ActKindOf(job->dtype)) {
+    case ActKind::kInt8:
+      job->acts = a.q() + 32 * blocks;
+      break;
+    case ActKind::kBF16:
+      job->acts = a.bf16() + 32 * blocks;
+      break;
+    case ActKind::kF32:
+      job->acts = a.f32() + 32 * blocks;
+      break;
+  }
+  job->scale = a.scale() + blocks;
+  job->sum = a.sum() + blocks;
+  job->half_sum = a.half_sum() + blocks;
+}
+
 void SetTerms(ActTerms terms, MatmulJob* job) {
   if (terms == ActTerms::kFirstOfTwo) job->act_stride *= 2;
   if (terms != ActTerms::kTwo) return;
@@ -191,8 +210,9 @@ void PrepareTwoTerms(Isa isa, const KPlan& plan, const float* x, size_t x_stride
 
 void MatmulColumn(Isa isa, const PackedMatrix& w, const ActBuffer& a, uint32_t rows,
                   uint32_t group_begin, uint32_t group_end, float* y, size_t y_stride,
-                  ActTerms terms) {
+                  ActTerms terms, uint32_t first_row) {
   MatmulJob job = JobOf(w, a, rows, group_begin, group_end);
+  SkipRows(a, terms, first_row, &job);
   SetTerms(terms, &job);
   job.y = y;
   job.y_stride = y_stride;
@@ -214,6 +234,7 @@ void MatmulExpert(Isa isa, const PackedMatrix& w, const ActBuffer& a, const Expe
                   uint32_t group_begin, uint32_t group_end, int64_t* totals, size_t stride,
                   ActTerms terms) {
   MatmulJob job = JobOf(w, a, expert.rows, group_begin, group_end);
+  SkipRows(a, terms, expert.first, &job);
   SetTerms(terms, &job);
   job.shift = expert.shift;
   job.wide = expert.wide;

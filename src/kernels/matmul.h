@@ -65,9 +65,10 @@ enum class ActTerms { kOne, kFirstOfTwo, kTwo };
 
 // Column-parallel: y[row][16·g + lane] for groups [group_begin, group_end) and rows [0, rows).
 // One chain over all blocks. y is [rows, y_stride] fp32; columns past w.rows() are not written.
+// Row 0 is the buffer's row (of terms: its pair) `first_row`.
 void MatmulColumn(Isa isa, const PackedMatrix& w, const ActBuffer& a, uint32_t rows,
                   uint32_t group_begin, uint32_t group_end, float* y, size_t y_stride,
-                  ActTerms terms = ActTerms::kOne);
+                  ActTerms terms = ActTerms::kOne, uint32_t first_row = 0);
 
 // Row-parallel: per output, each sum group's fp32 chain becomes an integer count of quanta by
 // rne(sum · 2^shift[row]) and groups are added as integers. shift[row] = 20 - e for the residual
@@ -82,9 +83,11 @@ void MatmulRow(Isa isa, const PackedMatrix& w, const ActBuffer& a, uint32_t rows
                int64_t* totals, size_t stride, ActTerms terms = ActTerms::kOne);
 
 // The tokens of one expert of a mixture, in any order (kernels/moe.h makes them). Row r of the
-// expert's activations belongs to row token[r] of the totals.
+// expert's activations, row (of terms: pair) first + r of their buffer, belongs to row token[r] of
+// the totals.
 struct ExpertRows {
   uint32_t rows = 0;
+  uint32_t first = 0;
   const uint32_t* token = nullptr;  // [rows]
   const float* gate = nullptr;      // [rows]
   const uint8_t* wide = nullptr;    // [rows]; as above, for RowBound · |gate|

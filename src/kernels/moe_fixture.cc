@@ -172,7 +172,11 @@ void MoeLayer::Rank::AddExpert(Isa isa, const MoeFront& front, uint32_t expert,
     wide[r] = width == MoeWidth::kAllWide || !(bound < kNarrowBound);
     out->any_wide |= wide[r] != 0;
   }
-  const ExpertRows run{rows, token.data(), gate.data(), wide.data(), front.shift.data()};
+  const ExpertRows run{.rows = rows,
+                       .token = token.data(),
+                       .gate = gate.data(),
+                       .wide = wide.data(),
+                       .shift = front.shift.data()};
   const uint32_t cut = w.groups() / 3;  // as two threads would share them
   MatmulExpert(isa, w, acts, run, cut, w.groups(), out->totals.data(), s.hidden, terms);
   MatmulExpert(isa, w, acts, run, 0, cut, out->totals.data(), s.hidden, terms);

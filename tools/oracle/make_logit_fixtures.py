@@ -40,6 +40,9 @@ CHANGES = {
     "mistral": {"sliding_window": 25, "rope_parameters.rope_theta": 100000.0},
     "qwen2": {"rope_parameters.rope_theta": 10000.0},
     "qwen3": {"rope_parameters.rope_theta": 10000.0},
+    "mixtral": {"num_experts_per_tok": 1, "rope_parameters.rope_theta": 10000.0},
+    "qwen3_moe": {"num_experts_per_tok": 4, "norm_topk_prob": False},
+    "qwen3_moe_fused": {"num_experts_per_tok": 3, "norm_topk_prob": True},
     "gemma3": {
         "sliding_window": 17,
         "rope_parameters.sliding_attention.rope_theta": 1000000.0,

@@ -22,7 +22,15 @@ from hf_files import write_json
 from tensor_file import write_safetensors
 
 # model_type -> GGUF architecture. Mistral's window and Gemma's score scale have no key there.
-GGUF_ARCH = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma3_text": "gemma3"}
+# Mixtral is a llama with experts.
+GGUF_ARCH = {
+    "llama": "llama",
+    "mixtral": "llama",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+    "qwen3_moe": "qwen3moe",
+    "gemma3_text": "gemma3",
+}
 GGUF_BLOCK = {
     "input_layernorm": "attn_norm",
     "self_attn.q_proj": "attn_q",
@@ -35,6 +43,16 @@ GGUF_BLOCK = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
     "post_attention_layernorm": "ffn_norm",
+    "mlp.gate": "ffn_gate_inp",
+    "block_sparse_moe.gate": "ffn_gate_inp",
+}
+GGUF_EXPERT = {
+    "w1": "ffn_gate_exps",
+    "w3": "ffn_up_exps",
+    "w2": "ffn_down_exps",
+    "gate_proj": "ffn_gate_exps",
+    "up_proj": "ffn_up_exps",
+    "down_proj": "ffn_down_exps",
 }
 GGUF_BLOCK_GEMMA = GGUF_BLOCK | {
     "post_attention_layernorm": "post_attention_norm",
@@ -72,13 +90,24 @@ def llama3_factors(config, rope):
     return (1.0 / ((1.0 - smooth) / rope["factor"] + smooth)).astype(np.float32)
 
 
+def gguf_experts(weights):
+    """One tensor of a layer's matrices of a kind, all experts side by side."""
+    stacks = {}
+    for name, values in weights.items():
+        layer, part = name.split(".")[2], name.split(".")[-2]
+        stacks.setdefault(f"blk.{layer}.{GGUF_EXPERT[part]}.weight", []).append(values)
+    return {name: np.stack(each) for name, each in stacks.items()}
+
+
 def gguf_tensors(config, weights):
     gemma = config["model_type"] == "gemma3_text"
     heads = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
-    out = {}
+    out = gguf_experts({name: w for name, w in weights.items() if ".experts." in name})
     for name, values in weights.items():
+        if ".experts." in name:
+            continue
         part = name.split(".")[-2]
-        if config["model_type"] == "llama" and part in heads:
+        if GGUF_ARCH[config["model_type"]] == "llama" and part in heads:
             values = interleave(values, heads[part])
         if gemma and "norm" in part:
             values = values + np.float32(1)
@@ -116,6 +145,13 @@ def gguf_keys(name, config):
             f"{arch}.rope.scaling.type": "linear",
             f"{arch}.rope.scaling.factor": scaling["factor"],
         }
+    if config["model_type"] in tiny_models.MIXTURES:
+        keys |= {
+            f"{arch}.expert_count": config.get("num_experts", config.get("num_local_experts")),
+            f"{arch}.expert_used_count": config["num_experts_per_tok"],
+        }
+    if arch == "qwen3moe":
+        keys[f"{arch}.expert_feed_forward_length"] = config["moe_intermediate_size"]
     if arch == "gemma3":
         keys[f"{arch}.attention.sliding_window"] = config["sliding_window"]
     return keys | gguf_vocabulary()
@@ -142,13 +178,16 @@ def fits_gguf(config):
     own_scale = config.get(
         "query_pre_attn_scalar", tiny_models.head_dim(config)
     ) != tiny_models.head_dim(config)
-    return config["model_type"] in GGUF_ARCH and not own_scale
+    other_gates = not config.get("norm_topk_prob", True)
+    return config["model_type"] in GGUF_ARCH and not own_scale and not other_gates
 
 
 def write_folder(folder, config, weights):
     os.makedirs(folder, exist_ok=True)
     write_json(
-        folder, "config.json", {key: value for key, value in config.items() if key != "seed"}
+        folder,
+        "config.json",
+        {key: value for key, value in config.items() if key not in ("seed", "stored")},
     )
     write_json(
         folder,

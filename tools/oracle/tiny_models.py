@@ -10,6 +10,7 @@ import numpy as np
 
 VOCAB = 320  # 256 bytes, merges, special tokens; rows past the tokenizer's are never named by it
 MASK = (1 << 64) - 1
+MIXTURES = ("mixtral", "qwen3_moe")
 GOLDEN = 0x9E3779B97F4A7C15
 # Deviation of the sum of four uniform 16-bit integers.
 FIELD_DEVIATION = (4 * (65536.0**2 - 1) / 12) ** 0.5
@@ -45,8 +46,25 @@ _GEMMA = {
     "attn_logit_softcapping": None,
 }
 
+_QWEN3_MOE = {
+    **_COMMON,
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "model_type": "qwen3_moe",
+    "hidden_size": 64,
+    "intermediate_size": 112,  # of dense layers, which there are none of
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "use_sliding_window": False,
+    "sliding_window": None,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+    "tie_word_embeddings": False,
+}
+
 # Folders of transformers before version 5 say rope_theta, rope_scaling, torch_dtype; later ones
-# say rope_parameters, dtype. Both kinds are here. "seed" is chosen so that no greedy step is a near
+# say rope_parameters, dtype. Both kinds are here. Of "stored": "fused" all experts of a layer share
+# two tensors, as transformers 5 has them in memory. "seed" is chosen so that no greedy step is a near
 # tie.
 CONFIGS = {
     # One KV head per query head, head untied, widths that are no multiple of 64.
@@ -161,6 +179,50 @@ CONFIGS = {
         "tie_word_embeddings": False,
         "dtype": "float32",
     },
+    # Odd counts: 5 experts; the last share of an expert's columns is shorter.
+    "mixtral": {
+        **_COMMON,
+        "seed": 4,
+        "architectures": ["MixtralForCausalLM"],
+        "model_type": "mixtral",
+        "hidden_size": 80,
+        "intermediate_size": 104,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "num_local_experts": 5,
+        "num_experts_per_tok": 2,
+        "rope_theta": 1000000.0,
+        "sliding_window": None,
+        "tie_word_embeddings": False,
+        "torch_dtype": "float32",
+    },
+    "qwen3_moe": {
+        **_QWEN3_MOE,
+        "seed": 1,
+        "num_hidden_layers": 3,
+        "num_experts": 10,
+        "num_experts_per_tok": 3,
+        "moe_intermediate_size": 136,
+        "norm_topk_prob": True,
+        "rope_theta": 1000000.0,
+        "rope_scaling": None,
+        "torch_dtype": "float32",
+    },
+    # Gates are shares of all experts' softmax.
+    "qwen3_moe_fused": {
+        **_QWEN3_MOE,
+        "seed": 1,
+        "stored": "fused",
+        "num_hidden_layers": 2,
+        "num_experts": 6,
+        "num_experts_per_tok": 4,
+        "moe_intermediate_size": 64,
+        "norm_topk_prob": False,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
+        "dtype": "float32",
+    },
     # Global layer sixth of seven; embeddings scaled by a root that is no integer.
     "gemma3": {
         **_GEMMA,
@@ -229,6 +291,28 @@ def head_dim(config):
     return config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
 
 
+def expert_shapes(config):
+    """Of a layer: the router, and each expert's matrices."""
+    width, count = config["hidden_size"], config.get("num_experts", config.get("num_local_experts"))
+    ffn = config.get("moe_intermediate_size", config["intermediate_size"])
+    if config.get("stored") == "fused":
+        return {
+            "mlp.gate.weight": (count, width),
+            "mlp.experts.gate_up_proj": (count, 2 * ffn, width),
+            "mlp.experts.down_proj": (count, width, ffn),
+        }
+    mixtral = config["model_type"] == "mixtral"
+    block = "block_sparse_moe" if mixtral else "mlp"
+    gate, up, down = ("w1", "w3", "w2") if mixtral else ("gate_proj", "up_proj", "down_proj")
+    out = {f"{block}.gate.weight": (count, width)}
+    for expert in range(count):
+        prefix = f"{block}.experts.{expert}"
+        out[f"{prefix}.{gate}.weight"] = (ffn, width)
+        out[f"{prefix}.{up}.weight"] = (ffn, width)
+        out[f"{prefix}.{down}.weight"] = (width, ffn)
+    return out
+
+
 def shapes(config):
     """Tensor name as transformers has it -> shape."""
     d, width, ffn = head_dim(config), config["hidden_size"], config["intermediate_size"]
@@ -248,12 +332,15 @@ def shapes(config):
         "input_layernorm.weight": (width,),
         "post_attention_layernorm.weight": (width,),
     }
+    if kind in MIXTURES:
+        layer = {name: shape for name, shape in layer.items() if not name.startswith("mlp.")}
+        layer |= expert_shapes(config)
     if kind == "qwen2":
         layer |= {
             f"self_attn.{p}_proj.bias": (n,)
             for p, n in (("q", q_rows), ("k", kv_rows), ("v", kv_rows))
         }
-    if kind in ("qwen3", "gemma3_text"):
+    if kind in ("qwen3", "qwen3_moe", "gemma3_text"):
         layer |= {"self_attn.q_norm.weight": (d,), "self_attn.k_norm.weight": (d,)}
     if kind == "gemma3_text":
         layer |= {

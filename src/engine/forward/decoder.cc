@@ -10,7 +10,14 @@ namespace {
 std::vector<const PackedMatrix*> MatricesOf(const ModelWeights& weights) {
   std::vector<const PackedMatrix*> matrices;
   for (const LayerWeights& w : weights.layers) {
-    matrices.insert(matrices.end(), {&w.q, &w.k, &w.v, &w.o, &w.gate, &w.up, &w.down});
+    matrices.insert(matrices.end(), {&w.q, &w.k, &w.v, &w.o});
+    if (w.experts.empty()) {
+      matrices.insert(matrices.end(), {&w.gate, &w.up, &w.down});
+      continue;
+    }
+    matrices.push_back(&w.router);
+    // Their down projections have buffers of their own.
+    for (const ExpertWeights& e : w.experts) matrices.insert(matrices.end(), {&e.gate, &e.up});
   }
   return matrices;
 }
@@ -25,7 +32,7 @@ Decoder::Decoder(const RankContext& context, KvCache* kv)
       sum_(MakeRowSum(context)),
       embedder_(context),
       attention_(context, kv, &stages_, sum_.get()),
-      ffn_(context, &stages_, sum_.get()) {
+      ffn_(MakeFfn(context, &stages_, sum_.get())) {
   step_.position_of.resize(context.max_batch_tokens);
   step_.sequence_of.resize(context.max_batch_tokens);
 }
@@ -87,6 +94,7 @@ Status Decoder::Forward(const ForwardBatch& batch) {
   context_.pool->Run([this](uint32_t thread) { RunLayers(thread); });
   RETURN_IF_ERROR(embedder_.status());
   RETURN_IF_ERROR(sum_->status());
+  RETURN_IF_ERROR(ffn_->status());
   return context_.mine().last_stage ? OkStatus() : SendRows();
 }
 
@@ -98,7 +106,7 @@ void Decoder::RunLayers(uint32_t thread) {
     if (thread == 0) context_.comm.Beat();
     attention_.Run(layer, step_, x_.data(), thread);
     if (thread == 0) context_.comm.Beat();
-    ffn_.Run(layer, step_.tokens, x_.data(), thread);
+    ffn_->Run(layer, step_.tokens, x_.data(), thread);
   }
 }
 

@@ -3,7 +3,7 @@
 //
 // One layer, for T tokens (x is [T, D], the residual stream in fp32):
 //   x += attention(norm(x))·Woᵀ     (attention_half.h)
-//   x += ffn(norm(x))·Wdownᵀ        (dense_ffn.h)
+//   x += ffn(norm(x))·Wdownᵀ        (ffn.h: dense, or of experts)
 // The o and down products are row-parallel sums: integer counts of a quantum that the residual row
 // sets (docs/arithmetic.md), so that any split of their K gives the same bits.
 //
@@ -17,12 +17,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "engine/executor.h"
 #include "engine/forward/attention_half.h"
-#include "engine/forward/dense_ffn.h"
 #include "engine/forward/embedder.h"
+#include "engine/forward/ffn.h"
 #include "engine/forward/rank_context.h"
 #include "engine/forward/row_stages.h"
 #include "engine/forward/row_sum.h"
@@ -43,6 +44,8 @@ class Decoder {
   [[nodiscard]] const float* hidden() const { return x_.data(); }
   // Rows that this rank put into reductions as int64, since the start.
   [[nodiscard]] uint64_t wide_rows() const { return sum_->wide_rows(); }
+  // See Ffn.
+  [[nodiscard]] std::span<const uint64_t> expert_tokens() const { return ffn_->expert_tokens(); }
 
  private:
   [[nodiscard]] Status CheckBatch(const ForwardBatch& batch) const;
@@ -59,7 +62,7 @@ class Decoder {
   const std::unique_ptr<RowSum> sum_;
   Embedder embedder_;
   AttentionHalf attention_;
-  DenseFfn ffn_;
+  const std::unique_ptr<Ffn> ffn_;
 };
 
 }  // namespace cleave

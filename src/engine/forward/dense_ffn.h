@@ -1,25 +1,19 @@
 #pragma once
-// DenseFfn: the second half of a layer, with the FFN columns a rank holds.
+// DenseFfn: the second half of a dense layer, with the FFN columns a rank holds.
 //
 //   h = norm(x)   f = act(h·Wgateᵀ) · (h·Wupᵀ)   x += f·Wdownᵀ, over the ranks (row_sum.h)
-//
-// Owner: the decoder. Run is called inside ThreadPool::Run on every thread. No allocation after
-// construction.
 
 #include <cstdint>
 #include <vector>
 
-#include "engine/forward/rank_context.h"
-#include "engine/forward/row_stages.h"
-#include "engine/forward/row_sum.h"
+#include "engine/forward/ffn.h"
 
 namespace cleave {
 
-class DenseFfn {
+class DenseFfn final : public Ffn {
  public:
   DenseFfn(const RankContext& context, RowStages* stages, RowSum* sum);
-  // `layer` counts from the rank's first one. x: [rows, D].
-  void Run(uint32_t layer, uint32_t rows, float* x, uint32_t thread);
+  void Run(uint32_t layer, uint32_t rows, float* x, uint32_t thread) override;
 
  private:
   const RankContext& context_;

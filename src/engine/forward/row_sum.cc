@@ -12,64 +12,31 @@ namespace {
 // Columns turned back to floats at a time.
 constexpr uint32_t kPiece = 256;
 
-// Columns [begin, end) of the product that a thread makes.
-struct Columns {
-  uint32_t begin;
-  uint32_t end;
-};
-
-// totals [rows, D] = stage·wᵀ in quanta, in the columns returned.
-Columns Multiply(const RankContext& context, const PackedMatrix& w, const RowStages::Stage& stage,
-                 uint32_t rows, ActTerms terms, int64_t* totals, uint32_t thread) {
-  const uint32_t size = context.hidden_size();
-  const ThreadPool::Share groups = context.pool->ShareOf(w.groups(), thread);
-  MatmulRow(context.isa, w, RowStages::ActsFor(stage, w), rows, stage.shift.data(),
-            stage.wide.data(), groups.begin, groups.end, totals, size,
-            RowStages::TermsFor(w, terms));
-  return {groups.begin * kRowsPerGroup, std::min(groups.end * kRowsPerGroup, size)};
-}
-
-// x += norm(y) for this thread's rows.
-void AddNormed(const RankContext& context, const std::vector<float>& post_norm, uint32_t rows,
-               float* y, float* x, uint32_t thread) {
-  const uint32_t size = context.hidden_size();
-  const ThreadPool::Share share = context.pool->ShareOf(rows, thread);
-  for (uint32_t row = share.begin; row < share.end; ++row) {
-    const size_t at = static_cast<size_t>(row) * size;
-    RmsNorm(context.isa, y + at, post_norm.data(), size, context.norm_eps(), y + at);
-    AddInPlace(context.isa, x + at, y + at, size);
-  }
-  context.pool->Barrier();
-}
-
 class LocalRowSum final : public RowSum {
  public:
-  explicit LocalRowSum(const RankContext& context)
-      : context_(context),
-        totals_(static_cast<size_t>(context.max_batch_tokens) * context.hidden_size()) {
+  explicit LocalRowSum(const RankContext& context) : RowSum(context) {
     if (context.config->post_norms) y_.resize(totals_.size());
   }
 
-  void Add(const PackedMatrix& w, const RowStages::Stage& stage, uint32_t rows,
-           const std::vector<float>& post_norm, ActTerms terms, float* x,
-           uint32_t thread) override {
+  void AddTotals(const RowQuanta& quanta, uint32_t rows, const std::vector<float>& post_norm,
+                 float* x, uint32_t thread) override {
     const uint32_t size = context_.hidden_size();
-    const Columns columns = Multiply(context_, w, stage, rows, terms, totals_.data(), thread);
+    const ThreadPool::Share columns = ColumnsOf(thread);
+    const uint32_t count = columns.end - columns.begin;
     for (uint32_t row = 0; row < rows; ++row) {
       const size_t start = static_cast<size_t>(row) * size + columns.begin;
       if (post_norm.empty()) {
-        AddTotals(stage.shift[row], start, columns.end - columns.begin, x);
+        AddRow(quanta.shift[row], start, count, x);
       } else {
-        QuantaToFloat(context_.isa, &totals_[start], stage.shift[row], columns.end - columns.begin,
-                      &y_[start]);
+        QuantaToFloat(context_.isa, &totals_[start], quanta.shift[row], count, &y_[start]);
       }
     }
     context_.pool->Barrier();
-    if (!post_norm.empty()) AddNormed(context_, post_norm, rows, y_.data(), x, thread);
+    if (!post_norm.empty()) AddNormedRows(context_, post_norm, rows, y_.data(), x, thread);
   }
 
  private:
-  void AddTotals(int32_t shift, size_t start, uint32_t count, float* x) const {
+  void AddRow(int32_t shift, size_t start, uint32_t count, float* x) const {
     alignas(64) std::array<float, kPiece> piece;
     for (uint32_t done = 0; done < count; done += kPiece) {
       const auto n = std::min<uint32_t>(kPiece, count - done);
@@ -78,30 +45,24 @@ class LocalRowSum final : public RowSum {
     }
   }
 
-  const RankContext& context_;
-  std::vector<int64_t> totals_;  // [T, D]
-  std::vector<float> y_;         // [T, D] with post norms
+  std::vector<float> y_;  // [T, D] with post norms
 };
 
 class GroupRowSum final : public RowSum {
  public:
-  explicit GroupRowSum(const RankContext& context)
-      : context_(context),
-        totals_(static_cast<size_t>(context.max_batch_tokens) * context.hidden_size()),
-        y_(totals_.size()) {}
+  explicit GroupRowSum(const RankContext& context) : RowSum(context), y_(totals_.size()) {}
 
-  void Add(const PackedMatrix& w, const RowStages::Stage& stage, uint32_t rows,
-           const std::vector<float>& post_norm, ActTerms terms, float* x,
-           uint32_t thread) override {
-    const uint32_t size = context_.hidden_size();
-    const Columns columns = Multiply(context_, w, stage, rows, terms, totals_.data(), thread);
+  void AddTotals(const RowQuanta& quanta, uint32_t rows, const std::vector<float>& post_norm,
+                 float* x, uint32_t thread) override {
     context_.pool->Barrier();
-    if (thread == 0) Reduce(stage, rows);
+    if (thread == 0) Reduce(quanta, rows);
     context_.pool->Barrier();
     if (!post_norm.empty()) {
-      AddNormed(context_, post_norm, rows, y_.data(), x, thread);
+      AddNormedRows(context_, post_norm, rows, y_.data(), x, thread);
       return;
     }
+    const uint32_t size = context_.hidden_size();
+    const ThreadPool::Share columns = ColumnsOf(thread);
     for (uint32_t row = 0; row < rows; ++row) {
       const size_t start = static_cast<size_t>(row) * size + columns.begin;
       AddInPlace(context_.isa, x + start, &y_[start], columns.end - columns.begin);
@@ -113,26 +74,56 @@ class GroupRowSum final : public RowSum {
   [[nodiscard]] uint64_t wide_rows() const override { return wide_rows_; }
 
  private:
-  void Reduce(const RowStages::Stage& stage, uint32_t rows) {
+  void Reduce(const RowQuanta& quanta, uint32_t rows) {
     if (!status_.ok()) return;
-    wide_rows_ += std::accumulate(stage.wide.begin(), stage.wide.begin() + rows, uint64_t{0});
+    wide_rows_ += std::accumulate(quanta.wide, quanta.wide + rows, uint64_t{0});
     status_ = context_.comm.tp->AllReduce({.rows = rows,
                                            .columns = context_.hidden_size(),
                                            .totals = totals_.data(),
                                            .stride = context_.hidden_size(),
-                                           .wide = stage.wide.data(),
-                                           .shift = stage.shift.data()},
+                                           .wide = quanta.wide,
+                                           .shift = quanta.shift},
                                           y_.data(), context_.hidden_size());
   }
 
-  const RankContext& context_;
   Status status_;
   uint64_t wide_rows_ = 0;
-  std::vector<int64_t> totals_;  // [T, D]
-  std::vector<float> y_;         // [T, D]
+  std::vector<float> y_;  // [T, D]
 };
 
 }  // namespace
+
+RowSum::RowSum(const RankContext& context)
+    : context_(context),
+      totals_(static_cast<size_t>(context.max_batch_tokens) * context.hidden_size()) {}
+
+ThreadPool::Share RowSum::ColumnsOf(uint32_t thread) const {
+  const uint32_t size = context_.hidden_size();
+  const uint32_t groups = (size + kRowsPerGroup - 1) / kRowsPerGroup;
+  const ThreadPool::Share share = context_.pool->ShareOf(groups, thread);
+  return {share.begin * kRowsPerGroup, std::min(share.end * kRowsPerGroup, size)};
+}
+
+void RowSum::Add(const PackedMatrix& w, const RowStages::Stage& stage, uint32_t rows,
+                 const std::vector<float>& post_norm, ActTerms terms, float* x, uint32_t thread) {
+  const ThreadPool::Share groups = context_.pool->ShareOf(w.groups(), thread);
+  MatmulRow(context_.isa, w, RowStages::ActsFor(stage, w), rows, stage.shift.data(),
+            stage.wide.data(), groups.begin, groups.end, totals_.data(), context_.hidden_size(),
+            RowStages::TermsFor(w, terms));
+  AddTotals({.shift = stage.shift.data(), .wide = stage.wide.data()}, rows, post_norm, x, thread);
+}
+
+void AddNormedRows(const RankContext& context, const std::vector<float>& post_norm, uint32_t rows,
+                   float* y, float* x, uint32_t thread) {
+  const uint32_t size = context.hidden_size();
+  const ThreadPool::Share share = context.pool->ShareOf(rows, thread);
+  for (uint32_t row = share.begin; row < share.end; ++row) {
+    const size_t at = static_cast<size_t>(row) * size;
+    RmsNorm(context.isa, y + at, post_norm.data(), size, context.norm_eps(), y + at);
+    AddInPlace(context.isa, x + at, y + at, size);
+  }
+  context.pool->Barrier();
+}
 
 std::unique_ptr<RowSum> MakeRowSum(const RankContext& context) {
   if (context.comm.tp == nullptr) return std::make_unique<LocalRowSum>(context);
