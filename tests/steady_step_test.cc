@@ -26,15 +26,13 @@ class CountingExecutor final : public Executor {
   [[nodiscard]] uint32_t max_batch_tokens() const override { return inner_->max_batch_tokens(); }
   [[nodiscard]] uint32_t max_sequences() const override { return inner_->max_sequences(); }
   [[nodiscard]] uint32_t vocab_size() const override { return inner_->vocab_size(); }
-  Status Forward(const ForwardBatch& batch) override {
+  Status Submit(const ForwardBatch& batch) override {
     const bool steady =
         batch.sequences.size() == kSequences && batch.token_ids.size() == kSequences;
     if (steady) counts_->push_back(AllocationCountOfAll());
-    return inner_->Forward(batch);
+    return inner_->Submit(batch);
   }
-  Status Logits(std::span<const uint32_t> rows, float* out) override {
-    return inner_->Logits(rows, out);
-  }
+  Status Collect(const RowSink& sink) override { return inner_->Collect(sink); }
 
  private:
   const std::unique_ptr<Executor> inner_;
