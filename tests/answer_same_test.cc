@@ -46,9 +46,10 @@ void ExpectSameAnswers(const std::string& model, const Requests& requests,
 }
 
 constexpr const char* kTinyModels[] = {
-    "llama2",       "llama2.gguf", "llama3.gguf",    "llama_head80.gguf", "mistral",
-    "qwen2.gguf",   "qwen3",       "gemma3",         "gemma3.gguf",       "mixtral",
-    "mixtral.gguf", "qwen3_moe",   "qwen3_moe.gguf", "qwen3_moe_fused"};
+    "llama2",         "llama2.gguf",     "llama3.gguf",    "llama_head80.gguf",
+    "mistral",        "qwen2.gguf",      "qwen3",          "gemma3",
+    "gemma3.gguf",    "mixtral",         "mixtral.gguf",   "qwen3_moe",
+    "qwen3_moe.gguf", "qwen3_moe_fused", "qwen3_moe_bf16", "mixtral_q8.gguf"};
 
 class AnswerSame : public testing::TestWithParam<const char*> {};
 

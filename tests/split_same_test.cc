@@ -62,8 +62,23 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"llama_head80.gguf", {{.tp = 2}}}, Case{"mistral", {{.tp = 2}}},
                     Case{"qwen2.gguf", {{.pp = 2, .tp = 2}}}, Case{"qwen3", {{.tp = 2}}},
                     Case{"gemma3", {{.pp = 2, .tp = 2}}}, Case{"gemma3.gguf", {{.tp = 2}}},
-                    Case{"mixtral", {{.tp = 2}, {.pp = 2, .tp = 2}, {.pp = 3}}},
-                    Case{"qwen3_moe.gguf", {{.tp = 2}, {.tp = 3}, {.pp = 2}}}));
+                    Case{"mixtral", {{.tp = 2}, {.pp = 2, .tp = 2}, {.pp = 3}, {.tp = 2, .ep = 2}}},
+                    Case{"qwen3_moe.gguf",
+                         {{.tp = 2},
+                          {.tp = 3},
+                          {.pp = 2},
+                          {.tp = 2, .ep = 2},
+                          {.tp = 3, .ep = 3},
+                          {.tp = 4, .ep = 4},
+                          {.tp = 4, .ep = 2}}},
+                    Case{"qwen3_moe_fused", {{.tp = 2, .ep = 2}, {.pp = 2, .tp = 4, .ep = 4}}},
+                    Case{"qwen3_moe_bf16", {{.tp = 3}, {.tp = 3, .ep = 3}}},
+                    Case{"mixtral_q8.gguf",
+                         {{.tp = 2},
+                          {.tp = 3},
+                          {.tp = 2, .ep = 2},
+                          {.tp = 4, .ep = 4},
+                          {.tp = 3, .ep = 3, .tp_shares = {2, 1, 1}}}}));
 
 }  // namespace
 }  // namespace cleave

@@ -18,6 +18,7 @@ constexpr uint32_t kDeadlineMs = 60000;  // a crowded machine is no failure here
 RankComm CommOf(World* world, const Split& split) {
   return {.tp = split.tp > 1 ? world->group(Axis::kTp) : nullptr,
           .pp = split.pp > 1 ? world->group(Axis::kPp) : nullptr,
+          .ep = split.ep > 1 ? world->group(Axis::kEp) : nullptr,
           .line = &world->line()};
 }
 

@@ -46,6 +46,7 @@ TEST_F(RingTest, EveryReaderGetsEveryMessageInOrderThroughASmallRing) {
   constexpr uint64_t kMessages = 3000;
   Make(3, 1024);
   std::vector<std::thread> readers;
+  readers.reserve(3);
   for (int32_t r = 0; r < 3; ++r) {
     readers.emplace_back([this, r] {
       BroadcastRing ring = Open(r);

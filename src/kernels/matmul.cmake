@@ -1,4 +1,4 @@
-list(APPEND CLEAVE_KERNEL_SOURCES isa.cc k_plan.cc matmul.cc matmul_scalar.cc packed_matrix.cc
+list(APPEND CLEAVE_KERNEL_SOURCES act_wire.cc isa.cc k_plan.cc matmul.cc matmul_scalar.cc packed_matrix.cc
      thread_pool.cc weight_block.cc)
 cleave_isa_sources(avx2 matmul_avx2.cc prepare_avx2.cc)
 cleave_isa_sources(avx512 matmul_avx512.cc prepare_avx512.cc)
@@ -6,6 +6,7 @@ cleave_isa_sources(avx512bf16 matmul_avx512bf16.cc)
 # Loops over plain arrays that only vectorise at this level; the arithmetic is spelled out.
 set_source_files_properties(matmul.cc matmul_scalar.cc packed_matrix.cc weight_block.cc PROPERTIES
                             COMPILE_OPTIONS "-O3")
+cleave_test(NAME act_wire SOURCES act_wire_test.cc DEPS cleave_kernels)
 cleave_test(NAME isa SOURCES isa_test.cc DEPS cleave_kernels)
 cleave_test(NAME k_plan SOURCES k_plan_test.cc DEPS cleave_kernels)
 cleave_test(NAME thread_pool SOURCES thread_pool_test.cc DEPS cleave_kernels)

@@ -138,7 +138,7 @@ def main():
     torch.set_grad_enabled(False)
     checkpoints, out = sys.argv[1:3]
     made = f"transformers {transformers.__version__}, torch {torch.__version__}, fp32, eager"
-    for name in sys.argv[3:] or tiny_models.CONFIGS:
+    for name in sys.argv[3:] or CHANGES:
         rows = fixture(name, os.path.join(checkpoints, name))
         lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
         with open(os.path.join(out, f"{name}.json"), "w", encoding="utf-8") as file:

@@ -61,6 +61,7 @@ GGUF_BLOCK_GEMMA = GGUF_BLOCK | {
 }
 GGUF_TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 CONTROL, NORMAL = 3, 1
+NOT_IN_CONFIG = ("seed", "stored", "down_deviation")
 
 
 def interleave(values, heads):
@@ -187,7 +188,7 @@ def write_folder(folder, config, weights):
     write_json(
         folder,
         "config.json",
-        {key: value for key, value in config.items() if key not in ("seed", "stored")},
+        {key: value for key, value in config.items() if key not in NOT_IN_CONFIG},
     )
     write_json(
         folder,
@@ -196,7 +197,8 @@ def write_folder(folder, config, weights):
     )
     write_json(folder, "tokenizer.json", tiny_tokenizer.tokenizer_json())
     write_json(folder, "tokenizer_config.json", tiny_tokenizer.tokenizer_config())
-    write_safetensors(os.path.join(folder, "model.safetensors"), weights, "F32")
+    dtype = "BF16" if config.get("stored") == "BF16" else "F32"
+    write_safetensors(os.path.join(folder, "model.safetensors"), weights, dtype)
 
 
 def main():
@@ -214,6 +216,7 @@ def main():
                 os.path.join(out, f"{name}.gguf"),
                 gguf_keys(name, config),
                 gguf_tensors(config, weights),
+                quantised=config.get("stored") == "Q8_0",
             )
 
 

@@ -63,8 +63,9 @@ _QWEN3_MOE = {
 }
 
 # Folders of transformers before version 5 say rope_theta, rope_scaling, torch_dtype; later ones
-# say rope_parameters, dtype. Both kinds are here. Of "stored": "fused" all experts of a layer share
-# two tensors, as transformers 5 has them in memory. "seed" is chosen so that no greedy step is a near
+# say rope_parameters, dtype. Both kinds are here. "stored": "fused" is transformers 5's form in
+# memory, all experts of a layer in two tensors; else the type of matrices, F32 when not said (Q8_0:
+# those of the GGUF alone). "seed" is chosen so that no greedy step is a near
 # tie.
 CONFIGS = {
     # One KV head per query head, head untied, widths that are no multiple of 64.
@@ -223,6 +224,38 @@ CONFIGS = {
         "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
         "dtype": "float32",
     },
+    # No logits of these two are kept: they are for answers that must not change. Down projections
+    # are so loud that some sums of the first layer pass int32.
+    "mixtral_q8": {
+        **_COMMON,
+        "seed": 1,
+        "stored": "Q8_0",
+        "down_deviation": 10.0,
+        "architectures": ["MixtralForCausalLM"],
+        "model_type": "mixtral",
+        "hidden_size": 64,
+        "intermediate_size": 160,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
+        "num_local_experts": 10,
+        "num_experts_per_tok": 4,
+        "rope_theta": 1000000.0,
+        "sliding_window": None,
+        "tie_word_embeddings": False,
+    },
+    "qwen3_moe_bf16": {
+        **_QWEN3_MOE,
+        "seed": 2,
+        "stored": "BF16",
+        "num_hidden_layers": 3,
+        "num_experts": 7,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 192,
+        "norm_topk_prob": False,
+        "rope_theta": 1000000.0,
+        "dtype": "bfloat16",
+    },
     # Global layer sixth of seven; embeddings scaled by a root that is no integer.
     "gemma3": {
         **_GEMMA,
@@ -374,7 +407,8 @@ def weights(config):
         elif len(shape) == 1:
             values = norm_weight(name, gemma, values)
         else:
-            values = values * (0.3 if "embed" in name or "lm_head" in name else 0.2)
+            down = config.get("down_deviation", 0.2) if ".w2." in name else 0.2
+            values = values * (0.3 if "embed" in name or "lm_head" in name else down)
         out[name] = values.astype(np.float32)
     return out
 

@@ -18,6 +18,7 @@ namespace cleave {
 struct RankComm {
   Group* tp = nullptr;
   Group* pp = nullptr;
+  Group* ep = nullptr;  // all ranks of the stage
   RankLine* line = nullptr;  // its sign of life
 
   void Beat() const {

@@ -1,0 +1,307 @@
+#include "engine/forward/ep_ffn.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "comm/row_codec.h"
+#include "kernels/act_wire.h"
+#include "kernels/vector_ops.h"
+
+namespace cleave {
+namespace {
+
+// A row's route: its experts (u16) and gates (fp32), then its shift (i8), each list by rank order.
+size_t RouteBytes(uint32_t top_k) {
+  return top_k * (sizeof(uint16_t) + sizeof(float)) + sizeof(int8_t);
+}
+static_assert(ModelConfig::kMaxExperts <= 1U << 16U);
+
+void PutRoute(const uint32_t* chosen, const float* gates, int32_t shift, uint32_t top_k,
+              std::byte* out) {
+  for (uint32_t i = 0; i < top_k; ++i) {
+    const auto expert = static_cast<uint16_t>(chosen[i]);
+    std::memcpy(out + i * sizeof expert, &expert, sizeof expert);
+  }
+  out += top_k * sizeof(uint16_t);
+  std::memcpy(out, gates, top_k * sizeof(float));
+  const auto small = static_cast<int8_t>(shift);
+  std::memcpy(out + top_k * sizeof(float), &small, sizeof small);
+}
+
+void TakeRoute(const std::byte* in, uint32_t top_k, uint32_t* chosen, float* gates,
+               int32_t* shift) {
+  for (uint32_t i = 0; i < top_k; ++i) {
+    uint16_t expert = 0;
+    std::memcpy(&expert, in + i * sizeof expert, sizeof expert);
+    chosen[i] = expert;
+  }
+  in += top_k * sizeof(uint16_t);
+  std::memcpy(gates, in, top_k * sizeof(float));
+  int8_t small = 0;
+  std::memcpy(&small, in + top_k * sizeof(float), sizeof small);
+  *shift = small;
+}
+
+}  // namespace
+
+EpFfn::EpFfn(const RankContext& context, RowStages* stages, RowSum* sum)
+    : context_(context),
+      sum_(sum),
+      routes_(*context.layout, context.rank, context.config->experts_per_token,
+              context.max_batch_tokens),
+      router_(context, stages, routes_.max_owned()),
+      experts_(context, context.max_batch_tokens),
+      blocks_(ColumnPlan(context.hidden_size()).blocks.size()),
+      route_bytes_(RouteBytes(context.config->experts_per_token)),
+      tokens_(context.config->num_experts),
+      zeros_(context.hidden_size()),
+      send_sizes_(routes_.members()),
+      receive_sizes_(routes_.members()),
+      next_(routes_.members()) {
+  const size_t rows = context.max_batch_tokens;
+  const size_t top_k = context.config->experts_per_token;
+  chosen_.resize(rows * top_k);
+  gates_.resize(rows * top_k);
+  shift_.resize(rows);
+  route_.resize(rows * route_bytes_);
+  my_route_.resize(routes_.max_owned() * route_bytes_);
+  y_.resize(rows * context.hidden_size());
+  own_y_.resize(size_t{routes_.max_owned()} * context.hidden_size());
+  arrived_chosen_.resize(rows * top_k);
+  arrived_gates_.resize(rows * top_k);
+  arrived_shift_.resize(rows);
+  size_t row_bytes = 0;
+  for (const LayerWeights& w : context.weights->layers) {
+    row_bytes = std::max(row_bytes, WireRowBytes(w));
+    for (const ExpertWeights& e : w.experts) {
+      for (const PackedMatrix* m : {&e.gate, &e.up}) {
+        std::optional<ActBuffer>& acts = arrived_[static_cast<size_t>(ActKindOf(m->dtype()))];
+        if (!acts) acts.emplace(context.max_batch_tokens, static_cast<uint32_t>(blocks_));
+      }
+    }
+  }
+  const size_t copies = size_t{routes_.max_owned()} * routes_.max_spread();
+  const size_t total_bytes = TotalBytes(1);
+  flags_.resize(copies);
+  send_.resize(std::max(copies * row_bytes, rows * total_bytes));
+  receive_.resize(std::max(rows * row_bytes, copies * total_bytes));
+}
+
+size_t EpFfn::WireRowBytes(const LayerWeights& w) const {
+  if (w.expert_input) return ActRowBytes(*w.expert_input, blocks_);
+  return context_.hidden_size() * sizeof(float);
+}
+
+uint64_t EpFfn::TotalBytes(uint8_t wide) const {
+  return context_.hidden_size() * (wide != 0 ? sizeof(int64_t) : sizeof(int32_t));
+}
+
+void EpFfn::Run(uint32_t layer, uint32_t rows, float* x, uint32_t thread) {
+  const LayerWeights& w = context_.weights->layers[layer];
+  const Range own = routes_.OwnedBy(routes_.me(), rows);
+  const Router::Inputs inputs = w.expert_input ? Router::Inputs::kExperts : Router::Inputs::kRouter;
+  const RowStages::Stage& stage =
+      router_.Run(layer, inputs, own.size(),
+                  x + static_cast<size_t>(own.begin) * context_.hidden_size(), thread);
+  if (thread == 0) SendOut(w, stage, rows);
+  context_.pool->Barrier();
+  Receive(w, thread);
+  context_.pool->Barrier();
+  experts_.Run(layer, arrived_, arrived_shift_.data(), sum_->ColumnsOf(thread), sum_->totals(),
+               thread);
+  context_.pool->Barrier();
+  if (thread == 0) Return(rows);
+  context_.pool->Barrier();
+  if (!w.ffn_post_norm.empty()) {
+    AddNormedRows(context_, w.ffn_post_norm, rows, y_.data(), x, thread);
+    return;
+  }
+  const ThreadPool::Share share = context_.pool->ShareOf(rows, thread);
+  const size_t at = static_cast<size_t>(share.begin) * context_.hidden_size();
+  AddInPlace(context_.isa, x + at, &y_[at], (share.end - share.begin) * context_.hidden_size());
+  context_.pool->Barrier();
+}
+
+void EpFfn::SendOut(const LayerWeights& w, const RowStages::Stage& stage, uint32_t rows) {
+  routes_.Clear();
+  if (status_.ok()) status_ = ShareRoutes(stage, rows);
+  if (status_.ok()) status_ = Dispatch(w, stage, rows);
+  if (!status_.ok()) routes_.Clear();
+  Assign();
+}
+
+Status EpFfn::ShareRoutes(const RowStages::Stage& stage, uint32_t rows) {
+  const uint32_t top_k = router_.shape().top_k;
+  const uint32_t own = routes_.OwnedBy(routes_.me(), rows).size();
+  for (size_t row = 0; row < own; ++row) {
+    PutRoute(router_.chosen() + row * top_k, router_.gates() + row * top_k, stage.shift[row], top_k,
+             &my_route_[row * route_bytes_]);
+  }
+  for (uint32_t member = 0; member < routes_.members(); ++member) {
+    receive_sizes_[member] = routes_.OwnedBy(member, rows).size() * route_bytes_;
+  }
+  RETURN_IF_ERROR(context_.comm.ep->AllGather(std::span(my_route_).first(own * route_bytes_),
+                                              receive_sizes_, route_.data()));
+  for (size_t row = 0; row < rows; ++row) {
+    uint32_t* chosen = &chosen_[row * top_k];
+    TakeRoute(&route_[row * route_bytes_], top_k, chosen, &gates_[row * top_k], &shift_[row]);
+    for (uint32_t i = 0; i < top_k; ++i) {
+      if (chosen[i] >= tokens_.size()) {
+        return DataLoss(
+            fmt::format("row {} is routed to expert {} of {}", row, chosen[i], tokens_.size()));
+      }
+      ++tokens_[chosen[i]];
+    }
+  }
+  routes_.Plan(chosen_.data(), rows);
+  return OkStatus();
+}
+
+Status EpFfn::Dispatch(const LayerWeights& w, const RowStages::Stage& stage, uint32_t rows) {
+  const size_t row_bytes = WireRowBytes(w);
+  const uint32_t first_own = routes_.OwnedBy(routes_.me(), rows).begin;
+  std::byte* out = send_.data();
+  for (uint32_t member = 0; member < routes_.members(); ++member) {
+    for (const uint32_t row : routes_.SentTo(member)) {
+      const uint32_t own = row - first_own;
+      if (w.expert_input) {
+        const std::optional<ActBuffer>& acts = stage.prepared[static_cast<size_t>(*w.expert_input)];
+        StoreActRow(*w.expert_input, *acts, blocks_, own, out);
+      } else {
+        std::memcpy(out, &stage.hidden[static_cast<size_t>(own) * context_.hidden_size()],
+                    row_bytes);
+      }
+      out += row_bytes;
+    }
+    send_sizes_[member] = routes_.SentTo(member).size() * row_bytes;
+    receive_sizes_[member] = routes_.ArrivingFrom(member) * row_bytes;
+    if (member != routes_.me()) counts_.rows_sent += routes_.SentTo(member).size();
+  }
+  return context_.comm.ep->AllToAll(send_.data(), send_sizes_, receive_.data(), receive_sizes_);
+}
+
+void EpFfn::Assign() {
+  const uint32_t top_k = router_.shape().top_k;
+  const std::span<const uint32_t> arrivals = routes_.arrivals();
+  for (size_t i = 0; i < arrivals.size(); ++i) {
+    const size_t row = arrivals[i];
+    std::copy_n(&chosen_[row * top_k], top_k, &arrived_chosen_[i * top_k]);
+    std::copy_n(&gates_[row * top_k], top_k, &arrived_gates_[i * top_k]);
+    arrived_shift_[i] = shift_[row];
+  }
+  experts_.Assign(arrived_chosen_.data(), arrived_gates_.data(),
+                  static_cast<uint32_t>(arrivals.size()));
+}
+
+void EpFfn::Receive(const LayerWeights& w, uint32_t thread) {
+  const auto rows = static_cast<uint32_t>(routes_.arrivals().size());
+  const ThreadPool::Share share = context_.pool->ShareOf(rows, thread);
+  if (w.expert_input) {
+    const size_t row_bytes = WireRowBytes(w);
+    ActBuffer* acts = &*arrived_[static_cast<size_t>(*w.expert_input)];
+    for (uint32_t row = share.begin; row < share.end; ++row) {
+      LoadActRow(*w.expert_input, &receive_[row * row_bytes], blocks_, row, acts);
+    }
+    return;
+  }
+  const KPlan& plan = w.experts.front().gate.plan();
+  const auto* floats = reinterpret_cast<const float*>(receive_.data());
+  for (uint32_t kind = 0; kind < arrived_.size(); ++kind) {
+    if (!arrived_[kind]) continue;
+    PrepareActs(context_.isa, static_cast<ActKind>(kind), plan, floats, context_.hidden_size(),
+                share.begin, share.end, &*arrived_[kind]);
+  }
+}
+
+void EpFfn::Return(uint32_t rows) {
+  if (status_.ok()) status_ = ReturnFlags();
+  if (status_.ok()) status_ = ReturnTotals();
+  if (!status_.ok()) return;
+  SumOwned(rows);
+  status_ = GatherRows(rows);
+}
+
+Status EpFfn::ReturnFlags() {
+  for (uint32_t member = 0; member < routes_.members(); ++member) {
+    send_sizes_[member] = routes_.ArrivingFrom(member);
+    receive_sizes_[member] = routes_.SentTo(member).size();
+  }
+  return context_.comm.ep->AllToAll(reinterpret_cast<const std::byte*>(experts_.wide()),
+                                    send_sizes_, reinterpret_cast<std::byte*>(flags_.data()),
+                                    receive_sizes_);
+}
+
+Status EpFfn::ReturnTotals() {
+  const uint32_t size = context_.hidden_size();
+  const RowCodec& codec = BestRowCodec();
+  std::byte* out = send_.data();
+  size_t row = 0;
+  size_t flag = 0;
+  for (uint32_t member = 0; member < routes_.members(); ++member) {
+    send_sizes_[member] = 0;
+    for (uint32_t i = 0; i < routes_.ArrivingFrom(member); ++i, ++row) {
+      const int64_t* total = sum_->totals() + row * size;
+      const uint8_t wide = experts_.wide()[row];
+      if (wide != 0) {
+        std::memcpy(out, total, TotalBytes(wide));
+      } else {
+        codec.narrow(total, size, reinterpret_cast<int32_t*>(out), StoreKind::kOrdinary);
+      }
+      out += TotalBytes(wide);
+      send_sizes_[member] += TotalBytes(wide);
+      if (member == routes_.me()) continue;
+      ++counts_.rows_returned;
+      counts_.wide_returned += wide;
+    }
+    receive_sizes_[member] = 0;
+    for (size_t i = 0; i < routes_.SentTo(member).size(); ++i) {
+      receive_sizes_[member] += TotalBytes(flags_[flag++]);
+    }
+  }
+  return context_.comm.ep->AllToAll(send_.data(), send_sizes_, receive_.data(), receive_sizes_);
+}
+
+// Of own rows: the totals that came back, added.
+void EpFfn::SumOwned(uint32_t rows) {
+  const uint32_t size = context_.hidden_size();
+  const RowCodec& codec = BestRowCodec();
+  size_t byte = 0;
+  size_t flag = 0;
+  for (uint32_t member = 0; member < routes_.members(); ++member) {
+    next_[member] = {.row = 0, .flag = flag, .byte = byte};
+    flag += routes_.SentTo(member).size();
+    byte += receive_sizes_[member];
+  }
+  std::array<PeerRow, kMaxGroupSize> parts;
+  const Range own = routes_.OwnedBy(routes_.me(), rows);
+  for (uint32_t row = own.begin; row < own.end; ++row) {
+    uint32_t count = 0;
+    for (uint32_t member = 0; member < routes_.members(); ++member) {
+      Cursor& next = next_[member];
+      const std::span<const uint32_t> sent = routes_.SentTo(member);
+      if (next.row == sent.size() || sent[next.row] != row) continue;
+      const uint8_t wide = flags_[next.flag++];
+      parts[count++] = {.data = &receive_[next.byte], .wide = wide != 0};
+      next.byte += TotalBytes(wide);
+      ++next.row;
+    }
+    SumRow(codec, zeros_.data(), false, parts.data(), count, size, shift_[row],
+           &own_y_[static_cast<size_t>(row - own.begin) * size]);
+  }
+}
+
+Status EpFfn::GatherRows(uint32_t rows) {
+  const size_t row_bytes = context_.hidden_size() * sizeof(float);
+  for (uint32_t member = 0; member < routes_.members(); ++member) {
+    receive_sizes_[member] = routes_.OwnedBy(member, rows).size() * row_bytes;
+  }
+  const Range own = routes_.OwnedBy(routes_.me(), rows);
+  const auto mine =
+      std::span(own_y_).first(static_cast<size_t>(own.size()) * context_.hidden_size());
+  return context_.comm.ep->AllGather(std::as_bytes(mine), receive_sizes_,
+                                     reinterpret_cast<std::byte*>(y_.data()));
+}
+
+}  // namespace cleave

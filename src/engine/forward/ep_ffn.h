@@ -1,0 +1,103 @@
+#pragma once
+// EpFfn: the second half of a layer whose experts lie whole on the ranks of the ep group (or their
+// columns on a few of them).
+//
+//   own rows: h = norm(x), routed        x is the same on all ranks: each owns an even share
+//   all_gather   experts, gates and quanta of all rows
+//   all_to_all   h to the ranks that hold its experts: as their kernels take it where that is one
+//                kind (kernels/act_wire.h), else fp32
+//   totals       of what arrived (expert_block.h)
+//   all_to_all   one flag a total: int32 or int64; then the totals, back to the owners
+//   all_gather   float(Σ)·quantum of all rows; x += it
+// The integers are those of a rank that holds everything, so are the bits (docs/arithmetic.md).
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/forward/ep_routes.h"
+#include "engine/forward/expert_block.h"
+#include "engine/forward/ffn.h"
+#include "engine/forward/router.h"
+
+namespace cleave {
+
+// What a rank handed to others, since the start.
+struct EpCounts {
+  uint64_t rows_sent = 0;      // to the ranks of their experts
+  uint64_t rows_returned = 0;  // totals
+  uint64_t wide_returned = 0;  // of these, as int64
+};
+
+class EpFfn final : public Ffn {
+ public:
+  // `sum`: where totals are made; its reductions are not used.
+  EpFfn(const RankContext& context, RowStages* stages, RowSum* sum);
+  void Run(uint32_t layer, uint32_t rows, float* x, uint32_t thread) override;
+  [[nodiscard]] Status status() const override { return status_; }
+  [[nodiscard]] std::span<const uint64_t> expert_tokens() const override { return tokens_; }
+  [[nodiscard]] const EpCounts& counts() const { return counts_; }
+
+ private:
+  // The next total that a member returned.
+  struct Cursor {
+    size_t row = 0;   // of the rows it got
+    size_t flag = 0;  // in flags_
+    size_t byte = 0;  // in receive_
+  };
+
+  // On thread 0.
+  void SendOut(const LayerWeights& w, const RowStages::Stage& stage, uint32_t rows);
+  Status ShareRoutes(const RowStages::Stage& stage, uint32_t rows);
+  Status Dispatch(const LayerWeights& w, const RowStages::Stage& stage, uint32_t rows);
+  void Assign();
+  void Return(uint32_t rows);
+  Status ReturnFlags();
+  Status ReturnTotals();
+  Status GatherRows(uint32_t rows);
+  void SumOwned(uint32_t rows);
+  // This thread's share of what arrived, as the experts here take it.
+  void Receive(const LayerWeights& w, uint32_t thread);
+
+  [[nodiscard]] size_t WireRowBytes(const LayerWeights& w) const;
+  [[nodiscard]] uint64_t TotalBytes(uint8_t wide) const;
+
+  const RankContext& context_;
+  RowSum* const sum_;
+  EpRoutes routes_;
+  Router router_;
+  ExpertBlock experts_;
+  const size_t blocks_;  // of a prepared row of D
+  const size_t route_bytes_;
+  Status status_;
+  EpCounts counts_;
+  std::vector<uint64_t> tokens_;  // [E]
+
+  // Of all rows of the step.
+  std::vector<uint32_t> chosen_;  // [T, k]
+  std::vector<float> gates_;      // [T, k]
+  std::vector<int32_t> shift_;    // [T]
+  std::vector<std::byte> route_;  // [T] on the wire
+  std::vector<std::byte> my_route_;
+  std::vector<float> y_;      // [T, D]
+  std::vector<float> own_y_;  // [own rows, D]
+
+  // Of the rows that arrived.
+  ExpertBlock::Inputs arrived_;
+  std::vector<uint32_t> arrived_chosen_;
+  std::vector<float> arrived_gates_;
+  std::vector<int32_t> arrived_shift_;
+
+  std::vector<int64_t> zeros_;  // [D]
+  std::vector<uint8_t> flags_;  // of own rows, by the member that made the total
+  std::vector<std::byte> send_;
+  std::vector<std::byte> receive_;
+  std::vector<uint64_t> send_sizes_;     // [members]
+  std::vector<uint64_t> receive_sizes_;  // [members]
+  std::vector<Cursor> next_;             // [members]
+};
+
+}  // namespace cleave
