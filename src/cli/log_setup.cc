@@ -28,6 +28,7 @@ class JsonMessage final : public spdlog::custom_flag_formatter {
 }  // namespace
 
 void SetUpLogging(const std::string& level, const std::string& format) {
+  spdlog::drop("cleave");
   auto logger = spdlog::stderr_color_mt("cleave");
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
   if (format == "json") {

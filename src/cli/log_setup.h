@@ -1,6 +1,6 @@
 #pragma once
 // Logging of the whole process: lines for people, or one JSON object a line, on standard error.
-// Main thread, once.
+// Main thread; the last call counts.
 
 #include <string>
 

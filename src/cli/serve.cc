@@ -16,6 +16,8 @@ namespace cleave {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(200);
+// Probes of /ready find the reason for so long after the engine's death.
+constexpr auto kObituary = std::chrono::milliseconds(800);
 
 // SIGTERM and SIGINT are blocked in every thread and taken here, so that no handler runs anywhere.
 class Signals {
@@ -103,8 +105,20 @@ int Drain(Service* service, const Signals& signals, double timeout_s) {
     service->FailAll(Unavailable("the server is shutting down; send the request again"));
     service->WaitIdle(SteadyClock::now() + std::chrono::seconds(5));
   }
+  const Status death = service->death();
+  if (!death.ok()) spdlog::error("the engine died while draining: {}", death.ToString());
   spdlog::info("stopped");
-  return 0;
+  return death.ok() ? 0 : 1;
+}
+
+// The streams end with their errors, and whoever probes is told why; then the process ends.
+int Perish(Service* service, const Signals& signals, const Status& why) {
+  spdlog::error("the engine died: {}", why.ToString());
+  const TimePoint told = SteadyClock::now() + kObituary;
+  service->WaitIdle(SteadyClock::now() + std::chrono::seconds(2));
+  while (SteadyClock::now() < told && !signals.Wait()) {
+  }
+  return 1;
 }
 
 }  // namespace
@@ -134,12 +148,8 @@ int RunServe(const std::vector<std::string>& args) {
   for (;;) {
     if (loaded.stop_asked || signals.Wait())
       return Drain(service->get(), signals, flags.shutdown_timeout_s);
-    const Status health = (*service)->health();
-    if (!health.ok()) {
-      spdlog::error("the engine died: {}", health.ToString());
-      (*service)->WaitIdle(SteadyClock::now() + std::chrono::seconds(2));
-      return 1;
-    }
+    const Status death = (*service)->death();
+    if (!death.ok()) return Perish(service->get(), signals, death);
   }
 }
 

@@ -93,6 +93,7 @@ void ServeFlags::Finish() {
   server.api_keys = api_keys;
   server.allowed_origins = allowed_origins;
   server.version = CLEAVE_VERSION;
+  server.data_parallel_size = static_cast<uint32_t>(split.dp);
   server.max_logprobs = static_cast<int32_t>(max_logprobs);
   server.generation_config = generation_config == "vllm" ? GenerationConfigSource::kNeutral
                                                          : GenerationConfigSource::kModel;

@@ -159,6 +159,8 @@ Status Service::StartReplicas(const Opened& opened, const LoadProgress& progress
                                  opened.plan, topology);
   ReplicaOptions options;
   options.world = WorldFor(opened.plan);
+  // Peers are as patient as the supervisor, who sees stops and deaths at once.
+  options.world.deadline_ms = static_cast<uint32_t>(options.watch.hang_deadline.count());
   replicas_ = std::make_unique<ReplicaSet>(
       orders, options,
       [api = api_.get()](std::vector<SequenceOutput>&& outputs) {
@@ -168,8 +170,8 @@ Status Service::StartReplicas(const Opened& opened, const LoadProgress& progress
   return replicas_->Start(progress, TimePoint::max());
 }
 
-Status Service::health() const {
-  if (replicas_) return replicas_->health();
+Status Service::death() const {
+  if (replicas_) return replicas_->death();
   return engine_ ? engine_->health() : OkStatus();
 }
 

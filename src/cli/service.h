@@ -29,8 +29,8 @@ class Service {
   // Opens, loads, runs a smoke forward, turns ready. `progress` may be null.
   Status Load(const LoadProgress& progress);
   [[nodiscard]] uint16_t port() const { return api_->port(); }
-  // Ok while it can serve; else why the engine died. Ok before Load.
-  [[nodiscard]] Status health() const;
+  // Why it can not serve any more and will not again; ok before Load.
+  [[nodiscard]] Status death() const;
 
   void StartDrain();
   // Whether every open request ended before the deadline.

@@ -1,11 +1,32 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <functional>
+
 #include "cli/log_setup.h"
 #include "cli/verbs.h"
 #include "launch/rank_worker.h"
 
 namespace cleave {
+
+namespace {
+
+// A rank logs as its orders say.
+class LoggingWorker final : public WorkerBody {
+ public:
+  Status Load(const WorkerSpec& spec, World* world,
+              const std::function<void(double)>& progress) override {
+    SetUpLogging(spec.log_level, spec.log_format);
+    return rank_.Load(spec, world, progress);
+  }
+  Status Serve(EngineLinkServer* link) override { return rank_.Serve(link); }
+  Status Follow() override { return rank_.Follow(); }
+
+ private:
+  RankWorker rank_;
+};
+
+}  // namespace
 
 int RunWorkerVerb() {
   if (::isatty(WorkerFds().control) != 0 || ::lseek(WorkerFds().control, 0, SEEK_CUR) >= 0) {
@@ -14,7 +35,7 @@ int RunWorkerVerb() {
     return 2;
   }
   SetUpLogging("info", "text");
-  RankWorker body;
+  LoggingWorker body;
   return RunWorker(&body);
 }
 

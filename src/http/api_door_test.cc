@@ -51,7 +51,7 @@ TEST_F(ApiTest, ReadyMeansThatStepsProgress) {
   stats.running = 0;
   engine_.SetStats(stats);
   engine_.SetHealth(Unavailable("rank 0 exited"));
-  EXPECT_THAT(Get("/ready").body, HasSubstr("dead: rank 0 exited"));
+  EXPECT_THAT(Get("/ready").body, HasSubstr("the engine does not serve: rank 0 exited"));
   EXPECT_EQ(Get("/ping").status, 503);
 }
 

@@ -65,7 +65,7 @@ void Front::Answer(const http::Request& request, const Route& route, Reply* repl
 
 std::string Front::EngineTrouble() const {
   const Status health = model_.engine->health();
-  if (!health.ok()) return "the engine is dead: " + health.message();
+  if (!health.ok()) return "the engine does not serve: " + health.message();
   const EngineStats stats = model_.engine->stats();
   const auto now = SteadyClock::now();
   if (stats.running > 0 && now - stats.last_progress > options_.stall_timeout) {

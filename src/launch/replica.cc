@@ -65,6 +65,17 @@ Status Replica::health() const {
     std::lock_guard<std::mutex> lock(board_.mu);
     if (!board_.link && !board_.why.ok()) return board_.why;
     if (!board_.link) return Unavailable("the replica is loading");
+    if (!board_.trouble.ok()) return board_.trouble;
+    serving = board_.link;
+  }
+  return serving->health();
+}
+
+Status Replica::death() const {
+  std::shared_ptr<EngineLink> serving;
+  {
+    std::lock_guard<std::mutex> lock(board_.mu);
+    if (!board_.link) return board_.why;
     serving = board_.link;
   }
   return serving->health();

@@ -54,8 +54,10 @@ class Replica {
 
   // Shared with a Submit that may still run when the replica dies; null unless it serves.
   [[nodiscard]] std::shared_ptr<EngineLink> link() const;
-  // Ok while it serves.
+  // Ok while it serves and no rank of it is stopped.
   [[nodiscard]] Status health() const;
+  // Why it died, until it serves again; ok else, also while a rank is stopped.
+  [[nodiscard]] Status death() const;
   // Of all starts together: totals go on, levels are the present ones.
   [[nodiscard]] EngineStats stats() const;
   [[nodiscard]] double loaded_share() const;
@@ -72,6 +74,7 @@ class Replica {
     // Guarded by mu.
     WatchState state = WatchState::kIdle;
     Status why;
+    Status trouble;
     std::shared_ptr<EngineLink> link;  // see link()
     EngineStats retired;               // of links that died
     double loaded_share = 0;

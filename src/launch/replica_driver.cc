@@ -124,6 +124,9 @@ Status Replica::Driver::SpawnRank(uint32_t rank, int link_fd) {
   } else {
     orders.fds.link = -1;
   }
+  // For those who list processes; the rank itself reads its orders.
+  spawn.arguments.push_back(fmt::format("replica={}", orders.replica));
+  spawn.arguments.push_back(fmt::format("rank={}", rank));
   ASSIGN_OR_RETURN(ChildProcess child, ChildProcess::Spawn(spawn));
   processes_.push_back(std::make_unique<RankProcess>(std::move(child), std::move(control.ours)));
   const std::vector<uint8_t> bytes = Pack(orders);
@@ -262,6 +265,7 @@ void Replica::Driver::Publish() {
     std::lock_guard<std::mutex> lock(board_->mu);
     board_->state = state;
     board_->why = watch_.why();
+    board_->trouble = watch_.trouble();
     board_->loaded_share = watch_.loaded_share();
     board_->epoch = epoch_;
     board_->pids = std::move(pids);

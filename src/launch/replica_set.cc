@@ -129,11 +129,17 @@ Status ReplicaSet::Submit(std::vector<SequenceSpec> sequences) {
 std::optional<ReplicaSet::Target> ReplicaSet::Choose(const SequenceSpec& first,
                                                      const std::vector<bool>& tried) {
   std::vector<ReplicaLoad> loads(replicas_.size());
+  std::vector<bool> well(replicas_.size(), false);
   std::vector<std::shared_ptr<EngineLink>> links(replicas_.size());
   for (size_t i = 0; i < replicas_.size(); ++i) {
     if (!tried[i]) links[i] = replicas_[i]->link();
     loads[i].alive = links[i] != nullptr && links[i]->health().ok();
     if (loads[i].alive) loads[i].tokens = links[i]->open_tokens();
+    well[i] = loads[i].alive && replicas_[i]->health().ok();
+  }
+  // One with a stopped rank takes requests only when there is no other.
+  if (std::ranges::find(well, true) != well.end()) {
+    for (size_t i = 0; i < well.size(); ++i) loads[i].alive = well[i];
   }
   std::lock_guard<std::mutex> lock(mu_);
   for (uint32_t i = 0; i < replicas_.size(); ++i) {
@@ -215,6 +221,10 @@ Status ReplicaSet::health() const {
     if (first.ok()) first = status;
   }
   return first;
+}
+
+Status ReplicaSet::death() const {
+  return replicas_.size() > 1 ? OkStatus() : replicas_.front()->death();
 }
 
 }  // namespace cleave

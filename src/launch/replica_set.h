@@ -50,6 +50,8 @@ class ReplicaSet final : public EngineClient {
   [[nodiscard]] EngineConfig config() const override { return config_; }  // of one
   // Ok while any replica serves, else why the first does not.
   [[nodiscard]] Status health() const override;
+  // Why it died, when no replica lives and none will be started again.
+  [[nodiscard]] Status death() const;
 
   [[nodiscard]] size_t size() const { return replicas_.size(); }
   [[nodiscard]] const Replica& replica(size_t index) const { return *replicas_[index]; }

@@ -119,7 +119,19 @@ TEST(ReplicaSet, AloneItsDeathIsTheServers) {
   EXPECT_EQ(s.seen.End(1).finish, FinishReason::kError);
   EXPECT_TRUE(Eventually([&] { return !s.set.health().ok(); }));
   EXPECT_THAT(s.set.health().message(), HasSubstr("replica 0 died"));
+  EXPECT_THAT(s.set.death().message(), HasSubstr("replica 0 died"));
   EXPECT_EQ(s.set.Submit({FakeSequence(2, 10, 30)}).code(), StatusCode::kUnavailable);
+}
+
+TEST(ReplicaSet, AllDeadTheyComeBack) {
+  Serving s("step-ms=1", 2);
+  s.Start();
+  for (const size_t i : {0U, 1U}) ::kill(s.set.replica(i).pids()[0], SIGKILL);
+  EXPECT_TRUE(Eventually([&] { return !s.set.health().ok(); }));
+  EXPECT_TRUE(s.set.death().ok());
+  EXPECT_TRUE(Eventually([&] { return s.set.replica(0).link() && s.set.replica(1).link(); }));
+  ASSERT_TRUE(s.SubmitTo(1, 1, 10).ok());
+  EXPECT_EQ(s.seen.End(1).finish, FinishReason::kLength);
 }
 
 TEST(ReplicaSet, DrainsAndFailsAll) {

@@ -167,10 +167,14 @@ TEST(Replica, AShortStopIsForgiven) {
   r.Stream(1, 1);
   ::kill(r.pids[1], SIGSTOP);
   EXPECT_TRUE(Eventually([&] { return StateOf(r.pids[1]) == 'T'; }));
+  // Not well, but not dead.
+  EXPECT_TRUE(Eventually([&] { return !r.replica.health().ok(); }));
+  EXPECT_THAT(r.replica.health().message(), HasSubstr("its rank 1 is stopped"));
+  EXPECT_TRUE(r.replica.death().ok());
   ::kill(r.pids[1], SIGCONT);
   const size_t tokens = r.seen.Now(1).tokens.size();
   EXPECT_TRUE(r.seen.WaitForTokens(1, tokens + 5));
-  EXPECT_TRUE(r.replica.health().ok());
+  EXPECT_TRUE(Eventually([&] { return r.replica.health().ok(); }));
 }
 
 TEST(Replica, ASpinningRankIsFoundOut) {

@@ -217,6 +217,14 @@ void ReplicaWatch::Decide(WatchDecision::Kind kind, Status why) {
   decisions_.push_back({kind, std::move(why)});
 }
 
+Status ReplicaWatch::trouble() const {
+  const auto stopped = std::ranges::find(ranks_, true, &Rank::stopped);
+  if (state_ != WatchState::kServing || stopped == ranks_.end()) return OkStatus();
+  const auto rank = static_cast<uint32_t>(stopped - ranks_.begin());
+  return Unavailable(fmt::format("replica {} waits: its rank {} is stopped; {}", options_.replica,
+                                 rank, Scene(rank)));
+}
+
 std::vector<WatchDecision> ReplicaWatch::Take() { return std::exchange(decisions_, {}); }
 
 double ReplicaWatch::loaded_share() const {

@@ -82,6 +82,8 @@ class ReplicaWatch {
   [[nodiscard]] WatchState state() const { return state_; }
   // Ok until it died; then why it did last, until it serves again.
   [[nodiscard]] const Status& why() const { return why_; }
+  // While it serves: a rank that is stopped, for less than the grace; else ok.
+  [[nodiscard]] Status trouble() const;
   [[nodiscard]] double loaded_share() const;  // of the weights, over all ranks
 
  private:

@@ -149,7 +149,10 @@ TEST(ReplicaWatch, AStopIsForgivenWithinTheGraceOnly) {
   w.watch.RankStopped(0);
   w.Pass(1400ms);
   EXPECT_EQ(w.watch.state(), WatchState::kServing);
+  EXPECT_THAT(w.watch.trouble().message(), HasSubstr("its rank 0 is stopped"));
+  EXPECT_THAT(w.watch.trouble().message(), HasSubstr("waits in tp all_reduce, call 7, for rank 0"));
   w.watch.RankContinued(0);
+  EXPECT_TRUE(w.watch.trouble().ok());
   w.Pass(1000ms);
   w.watch.RankStopped(0);
   w.Pass(1400ms);

@@ -30,9 +30,9 @@ struct WorkerFds {
 struct WorkerSpec {
   std::string model_path;
   ModelSettings settings;  // its split is not used
-  Split split;           // pp_layers filled in
-  uint32_t replica = 0;  // of dp
-  uint32_t rank = 0;     // in the replica
+  Split split;             // pp_layers filled in
+  uint32_t replica = 0;    // of dp
+  uint32_t rank = 0;       // in the replica
   uint32_t threads = 1;
   std::vector<int> cpus;  // one a thread; empty = not pinned
   Sizing sizing;          // of the smallest rank: what all can hold

@@ -156,6 +156,8 @@ void AttentionHalf::Attend(uint32_t layer, const StepRows& step, uint32_t thread
   for (;;) {
     const uint32_t i = next_item_[layer].fetch_add(1, std::memory_order_relaxed);
     if (i >= items_.size()) return;
+    // A long prompt's layer may take longer than a hang's deadline.
+    if (thread == 0) context_.comm.Beat();
     const Item& item = items_[i];
     const Range queries = queries_of_[item.kv_head];
     const size_t start = item.token * row_floats + static_cast<size_t>(queries.begin) * d;

@@ -108,9 +108,10 @@ void RowStages::PrepareSum(Stage* stage, const float* source, size_t stride, uin
 
 void RowStages::Column(const PackedMatrix& w, const Stage& stage, uint32_t rows, ActTerms terms,
                        float* y, uint32_t thread) const {
-  const ThreadPool::Share groups = context_.pool->ShareOf(w.groups(), thread);
-  MatmulColumn(context_.isa, w, ActsFor(stage, w), rows, groups.begin, groups.end, y, w.rows(),
-               TermsFor(w, terms));
+  ForGroups(context_, w, rows, thread, [&](uint32_t begin, uint32_t end) {
+    MatmulColumn(context_.isa, w, ActsFor(stage, w), rows, begin, end, y, w.rows(),
+                 TermsFor(w, terms));
+  });
 }
 
 }  // namespace cleave

@@ -7,6 +7,7 @@
 // Owner: a part of the forward pass. Calls inside ThreadPool::Run, from every thread with equal
 // arguments. No allocation after construction.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -55,6 +56,24 @@ class RowStages {
   // y = stage·wᵀ, this thread's share of the columns.
   void Column(const PackedMatrix& w, const Stage& stage, uint32_t rows, ActTerms terms, float* y,
               uint32_t thread) const;
+
+  // Calls fn(begin, end) for this thread's groups of w's rows, so many at a time that the rank
+  // gives a sign of life about every 2^30 products: a large batch's product may take longer than a
+  // hang's deadline.
+  template <typename Fn>
+  static void ForGroups(const RankContext& context, const PackedMatrix& w, uint32_t rows,
+                        uint32_t thread, Fn&& fn) {
+    const ThreadPool::Share groups = context.pool->ShareOf(w.groups(), thread);
+    const uint64_t products_a_group = uint64_t{32 * kRowsPerGroup} * w.plan().blocks.size() * rows;
+    const uint64_t most =
+        std::max<uint64_t>((1U << 30U) / std::max<uint64_t>(products_a_group, 1), 1);
+    for (uint32_t begin = groups.begin; begin < groups.end;) {
+      const auto end = static_cast<uint32_t>(std::min<uint64_t>(groups.end, begin + most));
+      if (thread == 0) context.comm.Beat();
+      fn(begin, end);
+      begin = end;
+    }
+  }
 
   [[nodiscard]] static const ActBuffer& ActsFor(const Stage& stage, const PackedMatrix& w);
   // Only int8 activations have a second term.

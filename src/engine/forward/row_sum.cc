@@ -106,10 +106,11 @@ ThreadPool::Share RowSum::ColumnsOf(uint32_t thread) const {
 
 void RowSum::Add(const PackedMatrix& w, const RowStages::Stage& stage, uint32_t rows,
                  const std::vector<float>& post_norm, ActTerms terms, float* x, uint32_t thread) {
-  const ThreadPool::Share groups = context_.pool->ShareOf(w.groups(), thread);
-  MatmulRow(context_.isa, w, RowStages::ActsFor(stage, w), rows, stage.shift.data(),
-            stage.wide.data(), groups.begin, groups.end, totals_.data(), context_.hidden_size(),
-            RowStages::TermsFor(w, terms));
+  RowStages::ForGroups(context_, w, rows, thread, [&](uint32_t begin, uint32_t end) {
+    MatmulRow(context_.isa, w, RowStages::ActsFor(stage, w), rows, stage.shift.data(),
+              stage.wide.data(), begin, end, totals_.data(), context_.hidden_size(),
+              RowStages::TermsFor(w, terms));
+  });
   AddTotals({.shift = stage.shift.data(), .wide = stage.wide.data()}, rows, post_norm, x, thread);
 }
 
