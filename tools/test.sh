@@ -48,6 +48,11 @@ sanitized() {
   step "soak under $flags" soak "$preset" 15 --sanitized
 }
 
+sanitizers() {
+  sanitized asan address,undefined
+  sanitized tsan thread
+}
+
 mkdir -p build
 export ASAN_OPTIONS=detect_stack_use_after_return=1
 export UBSAN_OPTIONS=print_stacktrace=1
@@ -55,7 +60,7 @@ export UBSAN_OPTIONS=print_stacktrace=1
 case $tier in
   quick) quick_tests ;;
   checks) step "checks" tools/checks/run.sh tidy build/dev ;;
-  sanitize) sanitized asan address,undefined; sanitized tsan thread ;;
+  sanitize) sanitizers ;;
   soak)
     step "soak, 5 minutes" soak dev 300
     ;;
@@ -64,6 +69,7 @@ case $tier in
     quick_tests
     step "models" tools/fetch_models.sh all
     step "full tests" tests dev -L full
+    sanitizers
     ;;
   *) echo "unknown tier $tier" >&2; exit 2 ;;
 esac
