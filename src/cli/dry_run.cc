@@ -7,6 +7,19 @@
 
 namespace cleave {
 
+namespace {
+
+// As the matrices that most of the model is made of take their input.
+RowWire ExpertRows(const Checkpoint& checkpoint, std::optional<DType> float_type) {
+  DType type = checkpoint.main_dtype();
+  if (float_type && (!IsQuantised(type) || *float_type == DType::kF32)) type = *float_type;
+  const ActKind kind = ActKindOf(type);
+  if (kind == ActKind::kInt8) return RowWire::kInt8;
+  return kind == ActKind::kBF16 ? RowWire::kBf16 : RowWire::kFloat;
+}
+
+}  // namespace
+
 Status DryRun(const ServeFlags& flags, const std::string& path) {
   ASSIGN_OR_RETURN(const auto checkpoint, OpenCheckpoint(path));
   ModelSettings settings = flags.model.Settings();
@@ -16,7 +29,8 @@ Status DryRun(const ServeFlags& flags, const std::string& path) {
   const LayoutReport report{.layout = &plan.layout,
                             .bytes = &plan.bytes,
                             .kv_head_bytes = kv.head_bytes() / kv.block_tokens,
-                            .traffic = {.one_shot_max_bytes = WorldOptions().one_shot_max_bytes}};
+                            .traffic = {.one_shot_max_bytes = WorldOptions().one_shot_max_bytes},
+                            .expert_rows = ExpertRows(*checkpoint, plan.executor.float_type)};
   if (flags.json) {
     fmt::print("{}\n", ReportJson(report));
     return OkStatus();

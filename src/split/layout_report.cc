@@ -65,7 +65,8 @@ std::string RankTable(const LayoutReport& report) {
 }
 
 std::string TrafficText(const char* name, const LayoutReport& report, uint32_t tokens) {
-  const std::vector<Transfer> list = StepTotals(*report.layout, tokens, report.traffic).List();
+  const std::vector<Transfer> list =
+      StepTotals(*report.layout, tokens, report.traffic, report.expert_rows).List();
   if (list.empty()) return fmt::format("{}: nothing is exchanged\n", name);
   std::vector<std::vector<std::string>> rows{{"axis", "operation", "calls", "bytes"}};
   for (const Transfer& t : list) {
@@ -100,7 +101,8 @@ Json RankJson(const LayoutReport& report, const RankLayout& rank) {
 
 Json TrafficJson(const LayoutReport& report, uint32_t tokens) {
   Json axes = Json::array();
-  for (const Transfer& t : StepTotals(*report.layout, tokens, report.traffic).List()) {
+  for (const Transfer& t :
+       StepTotals(*report.layout, tokens, report.traffic, report.expert_rows).List()) {
     if (axes.empty() || axes.back()["axis"] != AxisName(t.axis)) {
       axes.push_back({{"axis", AxisName(t.axis)}, {"ops", Json::array()}});
     }
@@ -140,7 +142,8 @@ uint64_t WeightBytesOf(const Layout& layout, const RankLayout& rank, const Model
   return total;
 }
 
-TrafficTotals StepTotals(const Layout& layout, uint32_t tokens, const TrafficOptions& options) {
+TrafficTotals StepTotals(const Layout& layout, uint32_t tokens, const TrafficOptions& options,
+                         RowWire expert_rows) {
   TrafficTotals totals;
   for (const RankLayout& rank : layout.ranks) {
     StepCounts counts;
@@ -150,6 +153,7 @@ TrafficTotals StepTotals(const Layout& layout, uint32_t tokens, const TrafficOpt
     // Which rank holds a token's embedding depends on the token; together they hold each once.
     counts.embedded_tokens = rank.first_stage && rank.coord.tp == 0 ? tokens : 0;
     if (layout.shape.post_norms) counts.wide_rows = uint64_t{2} * rank.layers.size() * tokens;
+    counts.ep = ExpectedEpCounts(layout, rank.rank, tokens, expert_rows);
     AddTrafficOfStep(layout, rank.rank, counts, options, &totals);
   }
   return totals;
@@ -170,7 +174,7 @@ std::string ReportText(const LayoutReport& report) {
   text += TrafficText("a decoded token", report, 1);
   text += TrafficText(fmt::format("a prefill of {} tokens", report.prefill_tokens).c_str(), report,
                       report.prefill_tokens);
-  if (!IsWhollyPriced(split)) text += "what ep, cp and dcp exchange is not in these figures\n";
+  if (!IsWhollyPriced(split)) text += "what cp and dcp exchange is not in these figures\n";
   return text;
 }
 

@@ -83,8 +83,7 @@ TEST(LayoutReport, TextSaysWhoHoldsWhatAndWhatItCosts) {
   EXPECT_THAT(text, Not(HasSubstr("not in these figures")));
   const Layout context = Make(DemoShape(), {.cp = 2});
   report.layout = &context;
-  EXPECT_THAT(ReportText(report),
-              HasSubstr("what ep, cp and dcp exchange is not in these figures"));
+  EXPECT_THAT(ReportText(report), HasSubstr("what cp and dcp exchange is not in these figures"));
   const Layout one = Make(DemoShape(), {});
   report.layout = &one;
   EXPECT_THAT(ReportText(report), HasSubstr("a decoded token: nothing is exchanged"));
@@ -115,12 +114,17 @@ TEST(LayoutReport, JsonHoldsTheLayoutAndItsTraffic) {
   EXPECT_EQ(rank["kv_bytes_per_token"], 512 * 30);
   EXPECT_EQ(rank["weight_bytes"], WeightBytesOf(layout, layout.ranks[1], bytes));
   EXPECT_EQ(json["replicated_kv_bytes_per_token_and_layer"], 0);
-  EXPECT_EQ(json["traffic"]["whole"], false);
+  EXPECT_EQ(json["traffic"]["whole"], true);
   const nlohmann::json& decode = json["traffic"]["decode"];
   EXPECT_EQ(decode["tokens"], 1);
   EXPECT_EQ(decode["axes"][0]["axis"], "tp");
   EXPECT_EQ(decode["axes"][0]["ops"][0]["op"], "all_reduce");
-  EXPECT_EQ(decode["axes"][0]["ops"][0]["calls"], 120);
+  // After attention alone: the FFN's rows travel over ep.
+  EXPECT_EQ(decode["axes"][0]["ops"][0]["calls"], 60);
+  EXPECT_EQ(decode["axes"][1]["axis"], "ep");
+  EXPECT_EQ(decode["axes"][1]["ops"][1]["op"], "all_to_all");
+  EXPECT_EQ(decode["axes"][1]["ops"][1]["calls"], 180);
+  EXPECT_GT(decode["axes"][1]["ops"][1]["bytes"], 0);
   EXPECT_EQ(json["traffic"]["prefill"]["tokens"], 512);
 }
 

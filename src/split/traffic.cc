@@ -1,5 +1,8 @@
 #include "split/traffic.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/checked.h"
 
 namespace cleave {
@@ -11,6 +14,9 @@ constexpr uint64_t kWideExtraBytes = 4;    // an int64 one takes these more
 constexpr uint64_t kFloatBytes = 4;        // residual rows, embedding rows, logits
 constexpr uint64_t kCandidateBytes = 8;    // fp32 logit, int32 token
 constexpr uint64_t kReductionsALayer = 2;  // after attention, after the FFN
+constexpr uint64_t kExpertBytes = 2;       // which
+constexpr uint64_t kExponentBytes = 1;     // of a row's quantum
+constexpr uint64_t kWireBlock = 32;        // elements
 constexpr uint64_t kBf16Bytes = 2;
 constexpr uint64_t kVllmPpTensors = 2;  // hidden rows and residual
 constexpr uint32_t kVllmVocabPad = 64;
@@ -27,7 +33,8 @@ struct Step {
 };
 
 void AddReductions(const Step& step) {
-  const uint64_t calls = kReductionsALayer * step.rank.layers.size();
+  const uint64_t halves = step.layout.split.ep > 1 ? 1 : kReductionsALayer;
+  const uint64_t calls = halves * step.rank.layers.size();
   const uint64_t rows = step.counts.tokens;
   const uint64_t flags = calls * rows * kFlagBytes;
   const uint64_t wide = step.counts.wide_rows;
@@ -72,6 +79,41 @@ void AddPp(const Step& step) {
   step.totals->Add(Axis::kPp, CommOp::kSend, uint64_t{counts.greedy_groups} + counts.full_rows,
                    counts.greedy_rows * kCandidateBytes +
                        uint64_t{counts.full_rows} * step.layout.shape.vocab_size * kFloatBytes);
+}
+
+// The rank's place among the ranks of its stage, which are the ep group.
+uint32_t PlaceOf(const Split& split, const RankCoord& coord) {
+  return coord.tp * split.cp + coord.cp;
+}
+
+void AddEp(const Step& step) {
+  if (step.counts.tokens == 0) return;
+  const Split& split = step.layout.split;
+  const uint64_t layers = step.rank.layers.size();
+  const uint64_t own =
+      EvenShare(step.counts.tokens, split.ranks_per_stage(), PlaceOf(split, step.rank.coord))
+          .size();
+  const uint64_t route =
+      step.layout.shape.experts_per_token * (kExpertBytes + kFloatBytes) + kExponentBytes;
+  step.totals->Add(Axis::kEp, CommOp::kAllGather, 2 * layers,
+                   layers * own * (route + step.hidden() * kFloatBytes));
+  const EpCounts& counts = step.counts.ep;
+  uint64_t bytes = counts.rows_returned * (kFlagBytes + step.hidden() * kNarrowBytes) +
+                   counts.wide_returned * step.hidden() * kWideExtraBytes;
+  for (uint32_t wire = 0; wire < kRowWires; ++wire) {
+    bytes += counts.rows_sent[wire] * RowWireBytes(static_cast<RowWire>(wire), step.hidden());
+  }
+  step.totals->Add(Axis::kEp, CommOp::kAllToAll, 3 * layers, bytes);
+}
+
+// The chance that a token goes to any of `held` experts.
+double ChanceOfAny(const ModelShape& shape, size_t held) {
+  double none = 1;
+  for (uint32_t i = 0; i < shape.experts_per_token; ++i) {
+    const double left = shape.num_experts - static_cast<double>(i);
+    none *= std::max(0.0, (left - static_cast<double>(held)) / left);
+  }
+  return 1 - none;
 }
 
 void AddVllmTp(const Step& step) {
@@ -119,6 +161,47 @@ const char* CommOpName(CommOp op) {
   return "?";
 }
 
+uint64_t RowWireBytes(RowWire wire, uint64_t hidden_size) {
+  const uint64_t blocks = CeilDiv<uint64_t>(hidden_size, kWireBlock);
+  switch (wire) {
+    case RowWire::kInt8:
+      return blocks * (kWireBlock + kFloatBytes);
+    case RowWire::kBf16:
+      return blocks * kWireBlock * kBf16Bytes;
+    case RowWire::kFloat:
+      break;
+  }
+  return hidden_size * kFloatBytes;
+}
+
+EpCounts operator-(const EpCounts& a, const EpCounts& b) {
+  EpCounts left = a;
+  for (uint32_t wire = 0; wire < kRowWires; ++wire) left.rows_sent[wire] -= b.rows_sent[wire];
+  left.rows_returned -= b.rows_returned;
+  left.wide_returned -= b.wide_returned;
+  return left;
+}
+
+EpCounts ExpectedEpCounts(const Layout& layout, uint32_t rank, uint32_t tokens, RowWire wire) {
+  EpCounts counts;
+  if (layout.split.ep == 1) return counts;
+  const RankLayout& mine = layout.ranks[rank];
+  const uint32_t members = layout.split.ranks_per_stage();
+  const uint32_t me = PlaceOf(layout.split, mine.coord);
+  const double own = EvenShare(tokens, members, me).size();
+  double sent = 0;
+  for (const RankLayout& other : layout.ranks) {
+    if (other.coord.pp != mine.coord.pp || other.rank == rank) continue;
+    sent += own * ChanceOfAny(layout.shape, other.experts.size());
+  }
+  const double returned = (tokens - own) * ChanceOfAny(layout.shape, mine.experts.size());
+  const double layers = mine.layers.size();
+  counts.rows_sent[static_cast<uint32_t>(wire)] =
+      static_cast<uint64_t>(std::llround(sent * layers));
+  counts.rows_returned = static_cast<uint64_t>(std::llround(returned * layers));
+  return counts;
+}
+
 void TrafficTotals::Add(const TrafficTotals& other) {
   for (size_t i = 0; i < entries_.size(); ++i) {
     entries_[i].calls += other.entries_[i].calls;
@@ -149,6 +232,7 @@ void AddTrafficOfStep(const Layout& layout, uint32_t rank, const StepCounts& cou
   const bool vllm = options.dialect == Dialect::kVllm;
   if (layout.split.tp > 1) vllm ? AddVllmTp(step) : AddTp(step);
   if (layout.split.pp > 1) vllm ? AddVllmPp(step) : AddPp(step);
+  if (layout.split.ep > 1 && !vllm) AddEp(step);
 }
 
 std::vector<Transfer> TrafficOfStep(const Layout& layout, uint32_t rank, const StepCounts& counts,
@@ -158,6 +242,6 @@ std::vector<Transfer> TrafficOfStep(const Layout& layout, uint32_t rank, const S
   return totals.List();
 }
 
-bool IsWhollyPriced(const Split& split) { return split.cp == 1 && split.dcp == 1 && split.ep == 1; }
+bool IsWhollyPriced(const Split& split) { return split.cp == 1 && split.dcp == 1; }
 
 }  // namespace cleave

@@ -5,7 +5,8 @@
 // Bytes are payload: what a rank hands over for others to read, counted once however many read it.
 // A group of one exchanges nothing and counts no call. T tokens, D hidden size, V vocabulary.
 //
-//   tp all_reduce      two a layer, after attention and after the FFN, of T rows of D integer sums.
+//   tp all_reduce      two a layer, after attention and after the FFN (one where ep > 1), of T rows
+//   of D integer sums.
 //                      A row is one byte for the flag that says which, and D · 4 bytes, or D · 8
 //                      where its sums escaped to int64 on this rank ("wide"). One-shot, while
 //                      T · (1 + D · 4) is at most one_shot_max_bytes: all of it.
@@ -21,13 +22,19 @@
 //                      cp place; and from tp 0, cp 0 of the last stage to that of the first, the
 //                      results: one for each group that has greedy rows, 8 bytes a row, and one a
 //                      full row, V · 4.
+//   ep all_gather      two a layer. The stage's R ranks own EvenShare(T, R, i) rows each: of own
+//                      rows the k experts (2 bytes) and gates (fp32) and the exponent (1 byte);
+//                      and, at the end, the rows added up, D · 4.
+//      all_to_all      three a layer: own rows to each other rank that holds any of their experts,
+//                      as its kernels take them (RowWireBytes); then, of totals that are not of
+//                      own rows, a flag each, and D · 4 or, wide, D · 8.
 //
 // vLLM, as it is at this date: all_reduce of T · D bf16, two a layer and one for the embedding; the
 // residual travels beside the hidden rows, both in bf16 and sliced over tp where tp divides T · D,
 // then gathered by the receiver; logits of every sampled row are gathered in bf16, the vocabulary
 // padded to 64. Its results go by its own queue and are not counted.
 //
-// What cp, dcp and ep exchange between themselves is not in it (IsWhollyPriced). Any thread.
+// What cp and dcp exchange between themselves is not in it (IsWhollyPriced). Any thread.
 
 #include <array>
 #include <cstdint>
@@ -46,7 +53,22 @@ const char* CommOpName(CommOp op);
 // Element widths and algorithms of the engine that is priced.
 enum class Dialect : uint8_t { kCleave, kVllm };
 
-// What a step did, on one rank. All but the last follow from its plan; the last is reported.
+// How a normed row of D elements goes to the rank of its experts: blocks of 32 int8 with an fp32
+// scale each, blocks of 32 bf16, or D fp32.
+enum class RowWire : uint8_t { kInt8, kBf16, kFloat };
+inline constexpr uint32_t kRowWires = 3;
+uint64_t RowWireBytes(RowWire wire, uint64_t hidden_size);
+
+// What a rank handed to others over ep, over all layers.
+struct EpCounts {
+  std::array<uint64_t, kRowWires> rows_sent{};  // to the ranks of their experts
+  uint64_t rows_returned = 0;                   // totals
+  uint64_t wide_returned = 0;                   // of these, as int64
+  bool operator==(const EpCounts&) const = default;
+};
+EpCounts operator-(const EpCounts& a, const EpCounts& b);
+
+// What a step did, on one rank. All but the last two follow from its plan; those are reported.
 struct StepCounts {
   uint32_t tokens = 0;         // rows of the batch
   uint32_t greedy_rows = 0;    // sampled by their highest logit alone
@@ -55,6 +77,7 @@ struct StepCounts {
   uint32_t full_groups = 0;
   uint32_t embedded_tokens = 0;  // whose embedding row this rank holds
   uint64_t wide_rows = 0;        // rows that went into a tp reduction as int64, over all layers
+  EpCounts ep = {};
 };
 
 struct Transfer {
@@ -70,6 +93,9 @@ struct TrafficOptions {
   // Reductions of at most so many payload bytes (rows narrow) go in one shot.
   uint64_t one_shot_max_bytes = 0;
 };
+
+// What is to be expected of a step whose tokens go to all experts alike.
+EpCounts ExpectedEpCounts(const Layout& layout, uint32_t rank, uint32_t tokens, RowWire wire);
 
 // Calls and bytes by axis and operation: a bill that steps are added to.
 class TrafficTotals {
@@ -110,7 +136,7 @@ std::vector<Transfer> TrafficOfStep(const Layout& layout, uint32_t rank, const S
 void AddTrafficOfStep(const Layout& layout, uint32_t rank, const StepCounts& counts,
                       const TrafficOptions& options, TrafficTotals* totals);
 
-// Whether all that the layout's ranks exchange is counted; false with cp, dcp or ep above 1.
+// Whether all that the layout's ranks exchange is counted; false with cp or dcp above 1.
 bool IsWhollyPriced(const Split& split);
 
 }  // namespace cleave

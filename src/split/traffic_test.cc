@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <map>
 
@@ -41,7 +43,12 @@ class PackingRank {
     const bool tp = layout_.split.tp > 1;
     if (rank_.first_stage) Embed(rng, &counts);
     for (uint32_t layer = rank_.layers.begin; layer < rank_.layers.end; ++layer) {
-      for (int half = 0; tp && half < 2; ++half) Reduce(rng, &counts);
+      if (tp) Reduce(rng, &counts);
+      if (layout_.split.ep > 1) {
+        ExchangeExperts(rng, &counts);
+      } else if (tp) {
+        Reduce(rng, &counts);
+      }
     }
     if (!rank_.last_stage) {
       if (counts.tokens > 0) Hand(Axis::kPp, CommOp::kSend, Residual(counts.tokens));
@@ -114,6 +121,55 @@ class PackingRank {
     if (one_shot) return Hand(Axis::kTp, CommOp::kAllReduce, sums);
     Hand(Axis::kTp, CommOp::kReduceScatter, sums);
     Hand(Axis::kTp, CommOp::kAllGather, own);
+  }
+
+  // Rows owned, one by one: row t belongs to the first of R ranks whose border is past it.
+  [[nodiscard]] uint32_t OwnedRows(uint32_t tokens) const {
+    const uint32_t members = layout_.split.tp * layout_.split.cp;
+    const uint32_t place = rank_.coord.tp * layout_.split.cp + rank_.coord.cp;
+    uint32_t owned = 0;
+    for (uint32_t t = 0; t < tokens; ++t) {
+      uint32_t owner = 0;
+      while (t >= (2 * tokens * (owner + 1) + members) / (2 * members)) ++owner;
+      owned += owner == place ? 1 : 0;
+    }
+    return owned;
+  }
+
+  void ExchangeExperts(RngStream* rng, StepCounts* counts) {
+    if (counts->tokens == 0) return;
+    const uint32_t own = OwnedRows(counts->tokens);
+    const uint32_t others = layout_.split.tp * layout_.split.cp - 1;
+    const uint32_t hidden = layout_.shape.hidden_size;
+    Bytes routes;
+    Bytes rows;
+    for (uint32_t row = 0; row < own; ++row) {
+      for (uint32_t i = 0; i < layout_.shape.experts_per_token; ++i) {
+        Put(&routes, sizeof(uint16_t) + sizeof(float));
+      }
+      Put(&routes, sizeof(int8_t));
+      for (uint32_t copies = Draw(rng, 0, others); copies > 0; --copies) {
+        const uint32_t wire = Draw(rng, 0, kRowWires - 1);
+        ++counts->ep.rows_sent[wire];
+        for (uint32_t c = 0; c < (wire == 2 ? hidden : (hidden + 31) / 32 * 32); ++c) {
+          Put(&rows, wire == 0 ? sizeof(int8_t) : wire == 1 ? sizeof(uint16_t) : sizeof(float));
+          if (wire == 0 && c % 32 == 0) Put(&rows, sizeof(float));
+        }
+      }
+    }
+    Hand(Axis::kEp, CommOp::kAllGather, routes);
+    Hand(Axis::kEp, CommOp::kAllToAll, rows);
+    const uint32_t returned = Draw(rng, 0, counts->tokens - own);
+    Bytes totals;
+    for (uint32_t row = 0; row < returned; ++row) {
+      const bool wide = rng->Below(3) == 0;
+      ++counts->ep.rows_returned;
+      counts->ep.wide_returned += wide ? 1 : 0;
+      for (uint32_t c = 0; c < hidden; ++c) Put(&totals, wide ? sizeof(int64_t) : sizeof(int32_t));
+    }
+    Hand(Axis::kEp, CommOp::kAllToAll, Bytes(returned));
+    Hand(Axis::kEp, CommOp::kAllToAll, totals);
+    Hand(Axis::kEp, CommOp::kAllGather, Residual(own));
   }
 
   static Bytes Candidates(const Group& group) {
@@ -246,6 +302,40 @@ TEST(Traffic, PartsOfAStepAddUp) {
   }
 }
 
+// Chances by drawing experts again and again.
+TEST(Traffic, ExpectsWhatEvenRoutingSends) {
+  ModelShape shape = DemoShape();
+  shape.num_experts = 10;
+  shape.experts_per_token = 3;
+  const Layout layout = Make(shape, {.tp = 3, .ep = 3});
+  RngStream rng(9);
+  constexpr uint32_t kTokens = 3000;
+  std::array<double, 3> reached{};
+  for (uint32_t t = 0; t < kTokens; ++t) {
+    std::array<bool, 3> goes{};
+    std::array<bool, 10> taken{};
+    for (uint32_t left = 3; left > 0;) {
+      const uint32_t expert = Draw(&rng, 0, 9);
+      if (taken[expert]) continue;
+      taken[expert] = true;
+      --left;
+      for (uint32_t rank = 0; rank < 3; ++rank) {
+        const std::vector<uint32_t>& held = layout.ranks[rank].experts;
+        goes[rank] = goes[rank] || std::find(held.begin(), held.end(), expert) != held.end();
+      }
+    }
+    for (uint32_t rank = 0; rank < 3; ++rank) reached[rank] += goes[rank] ? 1.0 / kTokens : 0;
+  }
+  const double layers = shape.num_layers;
+  const EpCounts counts = ExpectedEpCounts(layout, 0, kTokens, RowWire::kInt8);
+  const double sent = layers * kTokens / 3 * (reached[1] + reached[2]);
+  EXPECT_NEAR(static_cast<double>(counts.rows_sent[0]), sent, 0.03 * sent);
+  EXPECT_EQ(counts.rows_sent[2], 0U);
+  const double returned = layers * kTokens * 2 / 3 * reached[0];
+  EXPECT_NEAR(static_cast<double>(counts.rows_returned), returned, 0.03 * returned);
+  EXPECT_EQ(ExpectedEpCounts(Make(shape, {.tp = 3}), 0, kTokens, RowWire::kInt8), EpCounts{});
+}
+
 TEST(Traffic, VllmMovesTwoTensorsAHop) {
   ModelShape shape = DemoShape();
   shape.num_heads = 16;
@@ -294,7 +384,7 @@ TEST(Traffic, SaysWhatItLeavesOut) {
   EXPECT_TRUE(IsWhollyPriced({.dp = 2, .pp = 2, .tp = 2}));
   EXPECT_FALSE(IsWhollyPriced({.cp = 2}));
   EXPECT_FALSE(IsWhollyPriced({.tp = 2, .dcp = 2}));
-  EXPECT_FALSE(IsWhollyPriced({.tp = 2, .ep = 2}));
+  EXPECT_TRUE(IsWhollyPriced({.tp = 2, .ep = 2}));
 }
 
 }  // namespace

@@ -45,6 +45,7 @@ class Decoder {
   // Rows that this rank put into reductions as int64, since the start.
   [[nodiscard]] uint64_t wide_rows() const { return sum_->wide_rows(); }
   // See Ffn.
+  [[nodiscard]] EpCounts ep_counts() const { return ffn_->ep_counts(); }
   [[nodiscard]] std::span<const uint64_t> expert_tokens() const { return ffn_->expert_tokens(); }
 
  private:

@@ -44,6 +44,15 @@ void TakeRoute(const std::byte* in, uint32_t top_k, uint32_t* chosen, float* gat
   *shift = small;
 }
 
+// The fewest bytes that give the experts' ranks the input that they would prepare themselves.
+RowWire WireOf(std::optional<ActKind> input) {
+  if (input == ActKind::kInt8) return RowWire::kInt8;
+  return input == ActKind::kBF16 ? RowWire::kBf16 : RowWire::kFloat;
+}
+
+// The kind that rows travel in, prepared. Not of kFloat.
+ActKind KindOf(RowWire wire) { return wire == RowWire::kInt8 ? ActKind::kInt8 : ActKind::kBF16; }
+
 }  // namespace
 
 EpFfn::EpFfn(const RankContext& context, RowStages* stages, RowSum* sum)
@@ -74,7 +83,8 @@ EpFfn::EpFfn(const RankContext& context, RowStages* stages, RowSum* sum)
   arrived_shift_.resize(rows);
   size_t row_bytes = 0;
   for (const LayerWeights& w : context.weights->layers) {
-    row_bytes = std::max(row_bytes, WireRowBytes(w));
+    wire_of_.push_back(WireOf(w.expert_input));
+    row_bytes = std::max<size_t>(row_bytes, RowWireBytes(wire_of_.back(), context.hidden_size()));
     for (const ExpertWeights& e : w.experts) {
       for (const PackedMatrix* m : {&e.gate, &e.up}) {
         std::optional<ActBuffer>& acts = arrived_[static_cast<size_t>(ActKindOf(m->dtype()))];
@@ -89,11 +99,6 @@ EpFfn::EpFfn(const RankContext& context, RowStages* stages, RowSum* sum)
   receive_.resize(std::max(rows * row_bytes, copies * total_bytes));
 }
 
-size_t EpFfn::WireRowBytes(const LayerWeights& w) const {
-  if (w.expert_input) return ActRowBytes(*w.expert_input, blocks_);
-  return context_.hidden_size() * sizeof(float);
-}
-
 uint64_t EpFfn::TotalBytes(uint8_t wide) const {
   return context_.hidden_size() * (wide != 0 ? sizeof(int64_t) : sizeof(int32_t));
 }
@@ -105,9 +110,9 @@ void EpFfn::Run(uint32_t layer, uint32_t rows, float* x, uint32_t thread) {
   const RowStages::Stage& stage =
       router_.Run(layer, inputs, own.size(),
                   x + static_cast<size_t>(own.begin) * context_.hidden_size(), thread);
-  if (thread == 0) SendOut(w, stage, rows);
+  if (thread == 0) SendOut(layer, stage, rows);
   context_.pool->Barrier();
-  Receive(w, thread);
+  Receive(layer, thread);
   context_.pool->Barrier();
   experts_.Run(layer, arrived_, arrived_shift_.data(), sum_->ColumnsOf(thread), sum_->totals(),
                thread);
@@ -124,10 +129,10 @@ void EpFfn::Run(uint32_t layer, uint32_t rows, float* x, uint32_t thread) {
   context_.pool->Barrier();
 }
 
-void EpFfn::SendOut(const LayerWeights& w, const RowStages::Stage& stage, uint32_t rows) {
+void EpFfn::SendOut(uint32_t layer, const RowStages::Stage& stage, uint32_t rows) {
   routes_.Clear();
   if (status_.ok()) status_ = ShareRoutes(stage, rows);
-  if (status_.ok()) status_ = Dispatch(w, stage, rows);
+  if (status_.ok()) status_ = Dispatch(layer, stage, rows);
   if (!status_.ok()) routes_.Clear();
   Assign();
 }
@@ -159,25 +164,27 @@ Status EpFfn::ShareRoutes(const RowStages::Stage& stage, uint32_t rows) {
   return OkStatus();
 }
 
-Status EpFfn::Dispatch(const LayerWeights& w, const RowStages::Stage& stage, uint32_t rows) {
-  const size_t row_bytes = WireRowBytes(w);
+Status EpFfn::Dispatch(uint32_t layer, const RowStages::Stage& stage, uint32_t rows) {
+  const RowWire wire = wire_of_[layer];
+  const size_t row_bytes = RowWireBytes(wire, context_.hidden_size());
   const uint32_t first_own = routes_.OwnedBy(routes_.me(), rows).begin;
   std::byte* out = send_.data();
   for (uint32_t member = 0; member < routes_.members(); ++member) {
     for (const uint32_t row : routes_.SentTo(member)) {
       const uint32_t own = row - first_own;
-      if (w.expert_input) {
-        const std::optional<ActBuffer>& acts = stage.prepared[static_cast<size_t>(*w.expert_input)];
-        StoreActRow(*w.expert_input, *acts, blocks_, own, out);
-      } else {
+      if (wire == RowWire::kFloat) {
         std::memcpy(out, &stage.hidden[static_cast<size_t>(own) * context_.hidden_size()],
                     row_bytes);
+      } else {
+        const ActKind kind = KindOf(wire);
+        StoreActRow(kind, *stage.prepared[static_cast<size_t>(kind)], blocks_, own, out);
       }
       out += row_bytes;
     }
     send_sizes_[member] = routes_.SentTo(member).size() * row_bytes;
     receive_sizes_[member] = routes_.ArrivingFrom(member) * row_bytes;
-    if (member != routes_.me()) counts_.rows_sent += routes_.SentTo(member).size();
+    if (member == routes_.me()) continue;
+    counts_.rows_sent[static_cast<size_t>(wire)] += routes_.SentTo(member).size();
   }
   return context_.comm.ep->AllToAll(send_.data(), send_sizes_, receive_.data(), receive_sizes_);
 }
@@ -195,18 +202,20 @@ void EpFfn::Assign() {
                   static_cast<uint32_t>(arrivals.size()));
 }
 
-void EpFfn::Receive(const LayerWeights& w, uint32_t thread) {
+void EpFfn::Receive(uint32_t layer, uint32_t thread) {
+  const RowWire wire = wire_of_[layer];
   const auto rows = static_cast<uint32_t>(routes_.arrivals().size());
   const ThreadPool::Share share = context_.pool->ShareOf(rows, thread);
-  if (w.expert_input) {
-    const size_t row_bytes = WireRowBytes(w);
-    ActBuffer* acts = &*arrived_[static_cast<size_t>(*w.expert_input)];
+  if (wire != RowWire::kFloat) {
+    const ActKind kind = KindOf(wire);
+    const size_t row_bytes = RowWireBytes(wire, context_.hidden_size());
+    ActBuffer* acts = &*arrived_[static_cast<size_t>(kind)];
     for (uint32_t row = share.begin; row < share.end; ++row) {
-      LoadActRow(*w.expert_input, &receive_[row * row_bytes], blocks_, row, acts);
+      LoadActRow(kind, &receive_[row * row_bytes], blocks_, row, acts);
     }
     return;
   }
-  const KPlan& plan = w.experts.front().gate.plan();
+  const KPlan& plan = context_.weights->layers[layer].experts.front().gate.plan();
   const auto* floats = reinterpret_cast<const float*>(receive_.data());
   for (uint32_t kind = 0; kind < arrived_.size(); ++kind) {
     if (!arrived_[kind]) continue;

@@ -4,8 +4,8 @@
 //
 //   own rows: h = norm(x), routed        x is the same on all ranks: each owns an even share
 //   all_gather   experts, gates and quanta of all rows
-//   all_to_all   h to the ranks that hold its experts: as their kernels take it where that is one
-//                kind (kernels/act_wire.h), else fp32
+//   all_to_all   h to the ranks that hold its experts: int8 or bf16 as their kernels take it
+//                (kernels/act_wire.h), else fp32
 //   totals       of what arrived (expert_block.h)
 //   all_to_all   one flag a total: int32 or int64; then the totals, back to the owners
 //   all_gather   float(Σ)·quantum of all rows; x += it
@@ -22,15 +22,9 @@
 #include "engine/forward/expert_block.h"
 #include "engine/forward/ffn.h"
 #include "engine/forward/router.h"
+#include "split/traffic.h"
 
 namespace cleave {
-
-// What a rank handed to others, since the start.
-struct EpCounts {
-  uint64_t rows_sent = 0;      // to the ranks of their experts
-  uint64_t rows_returned = 0;  // totals
-  uint64_t wide_returned = 0;  // of these, as int64
-};
 
 class EpFfn final : public Ffn {
  public:
@@ -39,7 +33,7 @@ class EpFfn final : public Ffn {
   void Run(uint32_t layer, uint32_t rows, float* x, uint32_t thread) override;
   [[nodiscard]] Status status() const override { return status_; }
   [[nodiscard]] std::span<const uint64_t> expert_tokens() const override { return tokens_; }
-  [[nodiscard]] const EpCounts& counts() const { return counts_; }
+  [[nodiscard]] EpCounts ep_counts() const override { return counts_; }
 
  private:
   // The next total that a member returned.
@@ -50,9 +44,9 @@ class EpFfn final : public Ffn {
   };
 
   // On thread 0.
-  void SendOut(const LayerWeights& w, const RowStages::Stage& stage, uint32_t rows);
+  void SendOut(uint32_t layer, const RowStages::Stage& stage, uint32_t rows);
   Status ShareRoutes(const RowStages::Stage& stage, uint32_t rows);
-  Status Dispatch(const LayerWeights& w, const RowStages::Stage& stage, uint32_t rows);
+  Status Dispatch(uint32_t layer, const RowStages::Stage& stage, uint32_t rows);
   void Assign();
   void Return(uint32_t rows);
   Status ReturnFlags();
@@ -60,9 +54,8 @@ class EpFfn final : public Ffn {
   Status GatherRows(uint32_t rows);
   void SumOwned(uint32_t rows);
   // This thread's share of what arrived, as the experts here take it.
-  void Receive(const LayerWeights& w, uint32_t thread);
+  void Receive(uint32_t layer, uint32_t thread);
 
-  [[nodiscard]] size_t WireRowBytes(const LayerWeights& w) const;
   [[nodiscard]] uint64_t TotalBytes(uint8_t wide) const;
 
   const RankContext& context_;
@@ -70,7 +63,8 @@ class EpFfn final : public Ffn {
   EpRoutes routes_;
   Router router_;
   ExpertBlock experts_;
-  const size_t blocks_;  // of a prepared row of D
+  const size_t blocks_;           // of a prepared row of D
+  std::vector<RowWire> wire_of_;  // [layers]
   const size_t route_bytes_;
   Status status_;
   EpCounts counts_;

@@ -70,7 +70,7 @@ void ExpertBlock::Run(uint32_t layer, const Inputs& inputs, const int32_t* shift
   PrepareHidden(w, shift, thread);
   context_.pool->Barrier();
   if (thread == 0) DecideWide();
-  AddDown(w, shift, columns, totals);
+  AddDown(w, shift, columns, totals, thread);
 }
 
 void ExpertBlock::Gather(uint32_t layer, const Inputs& inputs, uint32_t thread) {
@@ -94,8 +94,10 @@ void ExpertBlock::MakeHidden(const LayerWeights& w, uint32_t thread) {
     // gate and up have the same groups, so a thread finishes the columns it just made.
     const ThreadPool::Share groups = context_.pool->ShareOf(e.gate.groups(), thread);
     const auto multiply = [&](const PackedMatrix& m, float* y) {
-      MatmulColumn(context_.isa, m, *gathered_[IndexOf(ActKindOf(m.dtype()))], rows, groups.begin,
-                   groups.end, y, columns_, ActTerms::kOne, first);
+      const ActBuffer& acts = *gathered_[IndexOf(ActKindOf(m.dtype()))];
+      RowStages::ForGroups(context_, m, rows, thread, [&](uint32_t begin, uint32_t end) {
+        MatmulColumn(context_.isa, m, acts, rows, begin, end, y, columns_, ActTerms::kOne, first);
+      });
     };
     multiply(e.gate, gate);
     multiply(e.up, up);
@@ -146,27 +148,27 @@ void ExpertBlock::DecideWide() {
 }
 
 void ExpertBlock::AddDown(const LayerWeights& w, const int32_t* shift, ThreadPool::Share columns,
-                          int64_t* totals) {
+                          int64_t* totals, uint32_t thread) {
   const uint32_t size = context_.hidden_size();
   for (uint32_t row = 0; row < rows_; ++row) {
     int64_t* at = totals + static_cast<size_t>(row) * size;
     std::fill(at + columns.begin, at + columns.end, int64_t{0});
   }
-  const uint32_t group_begin = columns.begin / kRowsPerGroup;
-  const uint32_t group_end = (columns.end + kRowsPerGroup - 1) / kRowsPerGroup;
   for (uint32_t expert = held_.begin; expert < held_.end; ++expert) {
     const std::span<const uint32_t> tokens = dispatch_.tokens(expert);
     if (tokens.empty()) continue;
     const PackedMatrix& down = w.experts[expert - held_.begin].down;
     const uint32_t first = dispatch_.first(expert);
-    MatmulExpert(context_.isa, down, *hidden_[IndexOf(ActKindOf(down.dtype()))],
-                 {.rows = static_cast<uint32_t>(tokens.size()),
-                  .first = first,
-                  .token = tokens.data(),
-                  .gate = dispatch_.gates(expert).data(),
-                  .wide = &pair_wide_[first],
-                  .shift = shift},
-                 group_begin, group_end, totals, size, DownTerms(down));
+    const ExpertRows rows{.rows = static_cast<uint32_t>(tokens.size()),
+                          .first = first,
+                          .token = tokens.data(),
+                          .gate = dispatch_.gates(expert).data(),
+                          .wide = &pair_wide_[first],
+                          .shift = shift};
+    const ActBuffer& acts = *hidden_[IndexOf(ActKindOf(down.dtype()))];
+    RowStages::ForGroups(context_, down, rows.rows, thread, [&](uint32_t begin, uint32_t end) {
+      MatmulExpert(context_.isa, down, acts, rows, begin, end, totals, size, DownTerms(down));
+    });
   }
 }
 

@@ -32,9 +32,9 @@ class ExpertBlock {
   // chosen and gates: [rows][top_k]. Experts held elsewhere are passed over.
   void Assign(const uint32_t* chosen, const float* gates, uint32_t rows);
 
-  // The assigned rows, in quanta 2^-shift[row]; thread t leaves `columns` of totals ([rows, D]) and
-  // returns without meeting the others. Each thread reads its own `inputs`, which may be one for
-  // all.
+  // The assigned rows, in quanta 2^-shift[row]; thread t leaves `columns` of totals ([rows, D],
+  // RowSum::ColumnsOf) and returns without meeting the others. Each thread reads its own `inputs`,
+  // which may be one for all.
   void Run(uint32_t layer, const Inputs& inputs, const int32_t* shift, ThreadPool::Share columns,
            int64_t* totals, uint32_t thread);
   // [rows] 1 = the row's total may pass int32. Of the last Run, on thread 0.
@@ -45,7 +45,7 @@ class ExpertBlock {
   void MakeHidden(const LayerWeights& w, uint32_t thread);
   void PrepareHidden(const LayerWeights& w, const int32_t* shift, uint32_t thread);
   void AddDown(const LayerWeights& w, const int32_t* shift, ThreadPool::Share columns,
-               int64_t* totals);
+               int64_t* totals, uint32_t thread);
   void DecideWide();
   [[nodiscard]] uint32_t pairs() const { return dispatch_.first(held_.end); }
 

@@ -13,6 +13,7 @@
 #include "engine/forward/rank_context.h"
 #include "engine/forward/row_stages.h"
 #include "engine/forward/row_sum.h"
+#include "split/traffic.h"
 
 namespace cleave {
 
@@ -25,6 +26,8 @@ class Ffn {
   // [E] tokens that went to each expert, over all layers of the rank, since the start; empty where
   // layers are dense.
   [[nodiscard]] virtual std::span<const uint64_t> expert_tokens() const { return {}; }
+  // What the rank handed to others over ep, since the start.
+  [[nodiscard]] virtual EpCounts ep_counts() const { return {}; }
 };
 
 // By the model and the cut: dense layers; experts whose columns are shared over tp; whole experts
