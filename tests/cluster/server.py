@@ -113,8 +113,10 @@ class Server:
     def signal(self, name, targets):
         pids = [pid for target in targets for pid in self.pids(target)]
         for pid in pids:
-            os.kill(pid, getattr(signal, "SIG" + name))
-        return pids
+            try:
+                os.kill(pid, getattr(signal, "SIG" + name))
+            except ProcessLookupError:
+                pass  # the death of another was its own
 
     def residue(self):
         """What is left of it once it should be gone."""

@@ -126,33 +126,44 @@ def digest(value):
 
 
 class Stream:
-    """One streamed request in a thread. ended_s: when its last byte or its end was seen."""
+    """One streamed request in a thread, which reads as fast as it can (the server cuts off slow
+    readers) and judges at the end. ended_s: when the last byte, or the connection's end, came."""
 
     def __init__(self, port, request, shift, headers):
         self.status, self.refusal, self.error = None, "", None
         self.text, self.events, self.reasons = "", 0, []
         self.done, self.late, self.ended_s = False, "", None
+        self.pieces = []
         body = request.made(shift, stream=True)
-        self.thread = threading.Thread(
-            target=self.run, args=(port, request.path, body, headers), daemon=True
-        )
+        args = (port, request.path, body, headers)
+        self.thread = threading.Thread(target=self.run, args=args, daemon=True)
         self.thread.start()
 
-    def run(self, port, path, body, headers):
+    def run(self, *args):
         try:
-            connection, answer = post(port, path, body, headers)
-            self.status = answer.status
-            if answer.status != 200:
-                self.refusal = answer.read().decode()
-            else:
-                for data in events_of(answer):
-                    self.take(data)
-            connection.close()
+            self.read(*args)
         except (OSError, http.client.HTTPException) as error:
             self.late = f"{type(error).__name__}: {error}"  # a cut connection
+        ended_s = time.monotonic()
+        try:
+            for line in b"".join(self.pieces).splitlines():
+                if line.startswith(b"data: "):
+                    self.take(line[6:].strip())
         except (ValueError, KeyError) as error:
-            self.reasons.append(f"not a stream: {type(error).__name__}: {error}")
-        self.ended_s = time.monotonic()
+            if not self.late:
+                self.reasons.append(f"not a stream: {type(error).__name__}: {error}")
+        self.ended_s = ended_s
+
+    def read(self, port, path, body, headers):
+        connection, answer = post(port, path, body, headers)
+        self.status = answer.status
+        if answer.status != 200:
+            self.refusal = answer.read().decode()
+        else:
+            while piece := answer.read1(1 << 16):
+                self.pieces.append(piece)
+                self.events += piece.count(b"data: {")
+        connection.close()
 
     def take(self, data):
         if data == b"[DONE]":
@@ -165,9 +176,7 @@ class Stream:
         if self.error is not None:
             self.reasons.append("an event after the error")
         for choice in event["choices"]:
-            piece = choice.get("text") or choice.get("delta", {}).get("content") or ""
-            self.text += piece
-            self.events += bool(piece)
+            self.text += choice.get("text") or choice.get("delta", {}).get("content") or ""
             if choice["finish_reason"]:
                 self.reasons.append(choice["finish_reason"])
 
