@@ -1,5 +1,5 @@
-list(APPEND CLEAVE_KERNEL_SOURCES act_wire.cc isa.cc k_plan.cc matmul.cc matmul_scalar.cc packed_matrix.cc
-     thread_pool.cc weight_block.cc)
+list(APPEND CLEAVE_KERNEL_SOURCES act_wire.cc isa.cc k_plan.cc matmul.cc matmul_scalar.cc
+     packed_matrix.cc thread_pool.cc weight_block.cc)
 cleave_isa_sources(avx2 matmul_avx2.cc prepare_avx2.cc)
 cleave_isa_sources(avx512 matmul_avx512.cc prepare_avx512.cc)
 cleave_isa_sources(avx512bf16 matmul_avx512bf16.cc)

@@ -54,9 +54,9 @@ class AttentionHalf {
   KvCache* const kv_;
   RowStages* const stages_;
   RowSum* const sum_;
-  const uint32_t heads_;           // of this rank
-  const uint32_t kv_heads_;        // likewise
-  std::vector<Range> queries_of_;  // [kv_heads] of the rank's query heads
+  const uint32_t heads_;                // of this rank
+  const uint32_t kv_heads_;             // likewise
+  std::vector<Range> queries_of_;       // [kv_heads] of the rank's query heads
   std::vector<RopeFrequencies> ropes_;  // the distinct ones
   std::vector<uint32_t> rope_of_layer_;
   std::vector<float> rope_rows_;  // [ropes, T, d] of the batch's positions
