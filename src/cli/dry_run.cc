@@ -10,7 +10,7 @@ namespace cleave {
 namespace {
 
 // As the matrices that most of the model is made of take their input.
-RowWire ExpertRows(const Checkpoint& checkpoint, std::optional<DType> float_type) {
+RowWire ExpertWire(const Checkpoint& checkpoint, std::optional<DType> float_type) {
   DType type = checkpoint.main_dtype();
   if (float_type && (!IsQuantised(type) || *float_type == DType::kF32)) type = *float_type;
   const ActKind kind = ActKindOf(type);
@@ -30,7 +30,7 @@ Status DryRun(const ServeFlags& flags, const std::string& path) {
                             .bytes = &plan.bytes,
                             .kv_head_bytes = kv.head_bytes() / kv.block_tokens,
                             .traffic = {.one_shot_max_bytes = WorldOptions().one_shot_max_bytes},
-                            .expert_rows = ExpertRows(*checkpoint, plan.executor.float_type)};
+                            .expert_rows = ExpertWire(*checkpoint, plan.executor.float_type)};
   if (flags.json) {
     fmt::print("{}\n", ReportJson(report));
     return OkStatus();
