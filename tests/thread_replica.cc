@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <condition_variable>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "comm/bill_report.h"
 #include "comm/world.h"
 #include "engine/split_executor.h"
 #include "launch/rank_worker.h"
@@ -15,32 +18,41 @@ namespace {
 
 constexpr uint32_t kDeadlineMs = 60000;  // a crowded machine is no failure here
 
-RankComm CommOf(World* world, const Split& split) {
-  return {.tp = split.tp > 1 ? world->group(Axis::kTp) : nullptr,
-          .pp = split.pp > 1 ? world->group(Axis::kPp) : nullptr,
-          .ep = split.ep > 1 ? world->group(Axis::kEp) : nullptr,
-          .line = &world->line()};
-}
-
 class ThreadReplica final : public Executor {
  public:
-  ThreadReplica(SharedMemory segment, uint32_t ranks)
-      : segment_(std::move(segment)), statuses_(ranks) {}
+  ThreadReplica(SharedMemory segment, const Split& split, Bill* bill)
+      : segment_(std::move(segment)),
+        split_(split),
+        bill_(bill),
+        statuses_(split.ranks_per_replica()) {}
 
   ~ThreadReplica() override {
-    leader_.reset();
+    const bool ran = leader_ != nullptr;
+    leader_.reset();  // says that there are no more plans
+    if (ran) WaitForOthers();
     auto board = WorldBoard::Open(segment_, 1);
-    if (board.ok()) board->End("the test is over");
+    CLEAVE_CHECK(board.ok());
+    board->End("the test is over");
     for (std::thread& t : threads_) t.join();
     for (const Status& s : statuses_) {
       EXPECT_TRUE(s.ok() || s.code() == StatusCode::kUnavailable) << s.ToString();
     }
+    Bill bill = {.split = split_};
+    for (uint32_t rank = 0; rank < statuses_.size(); ++rank) {
+      bill.ranks.push_back(board->bill(rank));
+      EXPECT_TRUE(bill.ranks[rank].exact() || !IsWhollyPriced(split_))
+          << "rank " << rank << " of " << BillText(bill, 0);
+    }
+    if (bill_ != nullptr) *bill_ = std::move(bill);
   }
 
   Status Start(const std::string& model, const ModelPlan& plan, const Layout& layout) {
     for (uint32_t rank = 1; rank < layout.ranks.size(); ++rank) {
       threads_.emplace_back([this, model, plan, layout, rank] {
         statuses_[rank] = Follow(model, plan, layout, rank);
+        const std::lock_guard<std::mutex> lock(mu_);
+        ++done_;
+        done_changed_.notify_all();
       });
     }
     ASSIGN_OR_RETURN(auto checkpoint, OpenCheckpoint(model));
@@ -74,8 +86,19 @@ class ThreadReplica final : public Executor {
     return status;
   }
 
+  void WaitForOthers() {
+    std::unique_lock<std::mutex> lock(mu_);
+    const auto all_done = [this] { return done_ == threads_.size(); };
+    done_changed_.wait_for(lock, std::chrono::milliseconds(kDeadlineMs), all_done);
+  }
+
   SharedMemory segment_;
+  const Split split_;
+  Bill* const bill_;
   std::vector<Status> statuses_;  // by rank
+  std::mutex mu_;
+  std::condition_variable done_changed_;
+  size_t done_ = 0;  // threads; guarded by mu_
   std::vector<std::thread> threads_;
   std::unique_ptr<World> world_;
   std::unique_ptr<SplitExecutor> leader_;
@@ -84,16 +107,17 @@ class ThreadReplica final : public Executor {
 }  // namespace
 
 Result<std::unique_ptr<Executor>> MakeThreadReplica(const std::string& model, const ModelPlan& plan,
-                                                    const Split& split) {
+                                                    const Split& split,
+                                                    const ThreadReplicaOptions& options) {
   const ModelShape& shape = plan.layout.shape;
   ASSIGN_OR_RETURN(const Layout layout, MakeLayout(shape, split, CostsByWork(shape)));
   ModelPlan cut = plan;
   cut.layout = layout;
   WorldOptions world = WorldFor(cut);
   world.deadline_ms = kDeadlineMs;
+  world.one_shot_max_bytes = options.one_shot_max_bytes;
   ASSIGN_OR_RETURN(SharedMemory segment, World::Allocate(world, SharedMemoryKind::kThreads));
-  auto replica = std::make_unique<ThreadReplica>(std::move(segment),
-                                                 static_cast<uint32_t>(layout.ranks.size()));
+  auto replica = std::make_unique<ThreadReplica>(std::move(segment), split, options.bill);
   RETURN_IF_ERROR(replica->Start(model, plan, layout));
   return std::unique_ptr<Executor>(std::move(replica));
 }

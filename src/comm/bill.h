@@ -66,7 +66,7 @@ class RankBill {
 // Of all ranks of all replicas since the start, those of dead ones included.
 struct Bill {
   Split split;
-  std::vector<RankBill> ranks;  // [dp · ranks of a replica], by replica, then rank
+  std::vector<RankBill> ranks = {};  // [dp · ranks of a replica], by replica, then rank
 
   [[nodiscard]] uint32_t replica_of(size_t index) const {
     return static_cast<uint32_t>(index / split.ranks_per_replica());

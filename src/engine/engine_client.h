@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "comm/bill.h"
 #include "engine/engine.h"
 
 namespace cleave {
@@ -19,6 +20,8 @@ class EngineClient {
   [[nodiscard]] virtual EngineStats stats() const = 0;
   [[nodiscard]] virtual EngineConfig config() const = 0;
   [[nodiscard]] virtual Status health() const = 0;
+  // What its ranks moved since the start; of one rank: nothing.
+  [[nodiscard]] virtual Bill bill() const { return {}; }
 };
 
 // `engine` outlives the client.

@@ -54,6 +54,7 @@ Result<std::unique_ptr<RankRunner>> RankRunner::Create(std::unique_ptr<Checkpoin
                       .max_batch_tokens = options.max_batch_tokens,
                       .max_positions = options.max_positions};
   runner->decoder_ = std::make_unique<Decoder>(runner->context_, runner->kv_.get());
+  runner->meter_.emplace(runner->context_, runner->rows_at_once_);
   if (mine.last_stage) {
     runner->head_ = std::make_unique<Head>(runner->context_, runner->rows_at_once_);
   }
@@ -64,9 +65,22 @@ Result<std::unique_ptr<RankRunner>> RankRunner::Create(std::unique_ptr<Checkpoin
   return runner;
 }
 
-Status RankRunner::Forward(const ForwardBatch& batch) { return decoder_->Forward(batch); }
+Status RankRunner::Forward(const ForwardBatch& batch) {
+  const uint64_t start_ns = SteadyNanos();
+  RETURN_IF_ERROR(decoder_->Forward(batch));
+  meter_->BookForward(batch.token_ids, decoder_->wide_rows(), decoder_->ep_counts(),
+                      SteadyNanos() - start_ns);
+  return OkStatus();
+}
 
 Status RankRunner::Results(std::span<const WantedRow> wanted, const RowSink& sink) {
+  const uint64_t start_ns = SteadyNanos();
+  RETURN_IF_ERROR(GiveResults(wanted, sink));
+  meter_->BookResults(wanted, SteadyNanos() - start_ns);
+  return OkStatus();
+}
+
+Status RankRunner::GiveResults(std::span<const WantedRow> wanted, const RowSink& sink) {
   const bool leads = context_.rank == 0;
   for (uint32_t first = 0; first < wanted.size(); first += rows_at_once_) {
     const auto count = std::min<size_t>(rows_at_once_, wanted.size() - first);

@@ -19,6 +19,7 @@
 #include "engine/forward/rank_context.h"
 #include "engine/kv_cache.h"
 #include "engine/model_weights.h"
+#include "engine/rank_meter.h"
 #include "split/layout.h"
 
 namespace cleave {
@@ -69,6 +70,7 @@ class RankRunner {
  private:
   RankRunner(std::unique_ptr<Checkpoint> checkpoint, const RankOptions& options,
              const Layout& layout);
+  Status GiveResults(std::span<const WantedRow> wanted, const RowSink& sink);
   Status SendResults(std::span<const WantedRow> wanted);
   Status ReceiveResults(std::span<const WantedRow> wanted, uint32_t first, const RowSink& sink);
 
@@ -81,7 +83,8 @@ class RankRunner {
   RankContext context_;
   std::unique_ptr<KvCache> kv_;
   std::unique_ptr<Decoder> decoder_;
-  std::unique_ptr<Head> head_;     // on last stages
+  std::unique_ptr<Head> head_;  // on last stages
+  std::optional<RankMeter> meter_;
   std::vector<MaxLogit> highest_;  // [rows at once] on their way between stages
   std::vector<float> logits_;      // [V] on the leader of a pipeline
 };

@@ -6,17 +6,14 @@
 #include "engine/split_executor.h"
 
 namespace cleave {
-namespace {
 
-// A group where the split cuts; null where the rank is alone.
 RankComm CommOf(World* world, const Split& split) {
   return {.tp = split.tp > 1 ? world->group(Axis::kTp) : nullptr,
           .pp = split.pp > 1 ? world->group(Axis::kPp) : nullptr,
           .ep = split.ep > 1 ? world->group(Axis::kEp) : nullptr,
-          .line = &world->line()};
+          .line = &world->line(),
+          .bill = split.ranks_per_replica() > 1 ? world->bill() : nullptr};
 }
-
-}  // namespace
 
 WorldOptions WorldFor(const ModelPlan& plan) {
   const RankOptions& options = plan.executor;

@@ -31,6 +31,9 @@ class RankWorker final : public WorkerBody {
   std::unique_ptr<RankRunner> runner_;  // of the others
 };
 
+// A group where the split cuts; null where the rank is alone. `world` outlives it.
+RankComm CommOf(World* world, const Split& split);
+
 // What a replica's shared memory must hold for batches of this plan.
 WorldOptions WorldFor(const ModelPlan& plan);
 

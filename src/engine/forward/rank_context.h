@@ -14,12 +14,15 @@
 
 namespace cleave {
 
+class BillLine;
+
 // What a rank speaks to others through. Null: it is alone on that axis.
 struct RankComm {
   Group* tp = nullptr;
   Group* pp = nullptr;
-  Group* ep = nullptr;  // all ranks of the stage
+  Group* ep = nullptr;       // all ranks of the stage
   RankLine* line = nullptr;  // its sign of life
+  BillLine* bill = nullptr;  // where it says what it moved
 
   void Beat() const {
     if (line != nullptr) line->Beat();

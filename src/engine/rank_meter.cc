@@ -1,0 +1,60 @@
+#include "engine/rank_meter.h"
+
+#include <algorithm>
+
+#include "comm/bill.h"
+
+namespace cleave {
+
+void RankMeter::BookForward(std::span<const int32_t> token_ids, uint64_t wide_rows,
+                            const EpCounts& ep, uint64_t took_ns) {
+  if (context_.comm.bill == nullptr) return;
+  StepCounts counts;
+  counts.tokens = static_cast<uint32_t>(token_ids.size());
+  const RankLayout& mine = context_.mine();
+  if (mine.first_stage) {
+    counts.embedded_tokens =
+        static_cast<uint32_t>(std::count_if(token_ids.begin(), token_ids.end(), [&](int32_t id) {
+          return mine.vocab_rows.contains(static_cast<uint32_t>(id));
+        }));
+  }
+  counts.wide_rows = wide_rows - wide_rows_;
+  wide_rows_ = wide_rows;
+  counts.ep = ep - ep_;
+  ep_ = ep;
+  Book(counts, took_ns);
+}
+
+void RankMeter::BookResults(std::span<const WantedRow> wanted, uint64_t took_ns) {
+  if (context_.comm.bill == nullptr) return;
+  StepCounts counts;
+  for (size_t first = 0; first < wanted.size(); first += group_rows_) {
+    const auto group = wanted.subspan(first, std::min<size_t>(group_rows_, wanted.size() - first));
+    const auto full = static_cast<uint32_t>(std::count_if(
+        group.begin(), group.end(), [](const WantedRow& r) { return r.use == RowUse::kLogits; }));
+    const uint32_t greedy = static_cast<uint32_t>(group.size()) - full;
+    counts.greedy_rows += greedy;
+    counts.greedy_groups += greedy > 0 ? 1 : 0;
+    counts.full_rows += full;
+    counts.full_groups += full > 0 ? 1 : 0;
+  }
+  Book(counts, took_ns);
+}
+
+void RankMeter::Book(const StepCounts& counts, uint64_t took_ns) {
+  const RankComm& comm = context_.comm;
+  TrafficOptions options;
+  if (comm.tp != nullptr) options.one_shot_max_bytes = comm.tp->one_shot_max_bytes();
+  AddTrafficOfStep(*context_.layout, context_.rank, counts, options, &predicted_);
+  step_ns_ += took_ns;
+  RankBill bill;
+  if (comm.pp != nullptr) bill.AddMetered(Axis::kPp, comm.pp->stats());
+  if (comm.tp != nullptr) bill.AddMetered(Axis::kTp, comm.tp->stats());
+  if (comm.ep != nullptr) bill.AddMetered(Axis::kEp, comm.ep->stats());
+  if (comm.ep != nullptr) bill.AddMetered(Axis::kEp, comm.ep->stats());
+  bill.AddPredicted(predicted_);
+  bill.AddStepTime(step_ns_);
+  comm.bill->Write(bill);
+}
+
+}  // namespace cleave
