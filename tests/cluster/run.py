@@ -226,10 +226,14 @@ class Case:
     def do_ready(self, status, *words):
         within, _, texts = self.options(words)
 
+        seen = []
+
         def wrong():
             got, body = self.server.ready()
-            missing = [text for text in texts if text not in body]
-            return f"/ready is {got}: {body}" if got != int(status) or missing else ""
+            if got == int(status) and all(text in body for text in texts):
+                return ""
+            seen.append(f"{got} {body}")
+            return "/ready said " + ", ".join(dict.fromkeys(seen))[-1500:]
 
         took = self.until(wrong, within)
         print(f"  /ready {status} after {took:.2f} s", flush=True)
