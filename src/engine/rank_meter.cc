@@ -51,7 +51,6 @@ void RankMeter::Book(const StepCounts& counts, uint64_t took_ns) {
   if (comm.pp != nullptr) bill.AddMetered(Axis::kPp, comm.pp->stats());
   if (comm.tp != nullptr) bill.AddMetered(Axis::kTp, comm.tp->stats());
   if (comm.ep != nullptr) bill.AddMetered(Axis::kEp, comm.ep->stats());
-  if (comm.ep != nullptr) bill.AddMetered(Axis::kEp, comm.ep->stats());
   bill.AddPredicted(predicted_);
   bill.AddStepTime(step_ns_);
   comm.bill->Write(bill);
