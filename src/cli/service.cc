@@ -80,11 +80,11 @@ Status Service::Load(const LoadProgress& progress) {
                config.head_dim, NameOf(checkpoint->main_dtype()));
   opened.settings = flags_.model.Settings();
   ASSIGN_OR_RETURN(opened.settings.split, flags_.split.ToSplit());
+  ASSIGN_OR_RETURN(opened.plan, PlanModel(*checkpoint, opened.settings));
   if (opened.settings.split.cp > 1 || opened.settings.split.dcp > 1) {
-    return Unsupported(
+    return InvalidArgument(
         "--cp and -dcp are not here yet; --dry-run shows such a cut, -tp, -pp, -dp and --ep run");
   }
-  ASSIGN_OR_RETURN(opened.plan, PlanModel(*checkpoint, opened.settings));
   const RankOptions& rank = opened.plan.executor;
   spdlog::info("{}", opened.plan.sizing.Account(rank.kv_shape.block_tokens));
   RETURN_IF_ERROR(LoadTemplate(*checkpoint));
