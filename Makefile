@@ -11,7 +11,7 @@ CLEAVE := $(BUILD)/release/cleave
 
 help:
 	@echo "make demo      install, build, bring a small model, serve it, ask it a question"
-	@echo "make test      install, build, run every test, the quick ones under sanitizers too"
+	@echo "make test      install, build, run the quick and the full tests"
 	@echo "make quick     the quick tests (under 2 minutes once built)"
 	@echo "make build     the release binary, $(CLEAVE)"
 	@echo "make models    the demo models, into models/"

@@ -69,7 +69,6 @@ case $tier in
     quick_tests
     step "models" tools/fetch_models.sh all
     step "full tests" tests dev -L full
-    sanitizers
     ;;
   *) echo "unknown tier $tier" >&2; exit 2 ;;
 esac
