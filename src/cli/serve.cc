@@ -107,6 +107,7 @@ int Drain(Service* service, const Signals& signals, double timeout_s) {
   }
   const Status death = service->death();
   if (!death.ok()) spdlog::error("the engine died while draining: {}", death.ToString());
+  service->LogBill();
   spdlog::info("stopped");
   return death.ok() ? 0 : 1;
 }
@@ -114,6 +115,7 @@ int Drain(Service* service, const Signals& signals, double timeout_s) {
 // The streams end with their errors, and whoever probes is told why; then the process ends.
 int Perish(Service* service, const Signals& signals, const Status& why) {
   spdlog::error("the engine died: {}", why.ToString());
+  service->LogBill();
   const TimePoint told = SteadyClock::now() + kObituary;
   service->WaitIdle(SteadyClock::now() + std::chrono::seconds(2));
   while (SteadyClock::now() < told && !signals.Wait()) {

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/mapped_file.h"
 #include "cli/replica_orders.h"
+#include "comm/bill_report.h"
 #include "launch/rank_worker.h"
 
 namespace cleave {
@@ -177,6 +178,13 @@ Status Service::StartReplicas(const Opened& opened, const LoadProgress& progress
 Status Service::death() const {
   if (replicas_) return replicas_->death();
   return engine_ ? engine_->health() : OkStatus();
+}
+
+void Service::LogBill() const {
+  if (!replicas_) return;
+  std::string text = BillText(replicas_->bill(), replicas_->stats().generation_tokens);
+  text.pop_back();  // the last line's end is the log's
+  spdlog::info("the bill, all ranks together\n{}", text);
 }
 
 void Service::StartDrain() { api_->StartDrain(); }

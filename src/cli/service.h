@@ -35,6 +35,8 @@ class Service {
   void StartDrain();
   // Whether every open request ended before the deadline.
   bool WaitIdle(TimePoint deadline) { return api_->WaitIdle(deadline); }
+  // What each axis moved and cost, into the log; nothing for a world of one rank.
+  void LogBill() const;
   // Ends what is left with an explicit error.
   void FailAll(const Status& why);
 

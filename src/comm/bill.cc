@@ -58,6 +58,14 @@ double RankBill::bubble() const {
   return step_ns_ == 0 ? 0 : static_cast<double>(waited) / static_cast<double>(step_ns_);
 }
 
+double Bill::bubble() const {
+  RankBill firsts;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (rank_of(i) % split.ranks_per_stage() == 0) firsts.Add(ranks[i]);
+  }
+  return firsts.bubble();
+}
+
 RankBill Bill::Total() const {
   RankBill total;
   for (const RankBill& rank : ranks) total.Add(rank);

@@ -75,6 +75,9 @@ struct Bill {
     return static_cast<uint32_t>(index % split.ranks_per_replica());
   }
   [[nodiscard]] RankBill Total() const;
+  // Of all stages, by the first rank of each: while it waits for another stage, the others of a
+  // stage may have no step to wait in.
+  [[nodiscard]] double bubble() const;
 };
 
 // In shared memory, all zero at first. Two copies: one is read while the other is written.

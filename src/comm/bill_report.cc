@@ -96,7 +96,7 @@ std::string BillText(const Bill& bill, uint64_t generated_tokens) {
   std::string text = TextTable(rows);
   text += fmt::format("{} tokens generated; metered {} predicted on every rank", generated_tokens,
                       IsExact(bill) ? "as" : "NOT as");
-  if (bill.split.pp > 1) text += fmt::format("; pipeline bubble {:.1f} %", total.bubble() * 100);
+  if (bill.split.pp > 1) text += fmt::format("; pipeline bubble {:.1f} %", bill.bubble() * 100);
   return text + "\n";
 }
 
@@ -105,6 +105,7 @@ std::string BillJson(const Bill& bill, uint64_t generated_tokens) {
   Json json;
   json["axes"] = AxesJson(total, WriteFigures);
   json["exact"] = IsExact(bill);
+  json["bubble"] = bill.bubble();
   json["per_generated_token"] = PerTokenJson(total, generated_tokens);
   json["ranks"] = Json::array();
   for (size_t i = 0; i < bill.ranks.size(); ++i) {

@@ -15,7 +15,7 @@ std::string BillText(const Bill& bill, uint64_t generated_tokens);
 
 // {"axes": [{"axis", "ops": [{"op", "calls", "metered_bytes", "predicted_calls", "predicted_bytes",
 //                             "transfer_s", "wait_s"}]}],
-//  "exact": metered as predicted, in calls and bytes, on every rank,
+//  "exact": metered as predicted, in calls and bytes, on every rank, "bubble",
 //  "per_generated_token": {"generated_tokens", "axes": [{"axis", "ops": [{"op", "calls", "bytes",
 //                          "transfer_s", "wait_s"}]}]},
 //  "ranks": [{"replica", "rank", "pp", "tp", "cp", "step_s", "bubble", "axes": as above}]}

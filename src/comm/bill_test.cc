@@ -122,6 +122,17 @@ TEST(Bill, OfARankThatIsGoneIsStillThere) {
   EXPECT_EQ(board->bill(1), BillNumber(7));
 }
 
+TEST(Bill, TheBubbleIsThatOfTheFirstRankOfEachStage) {
+  Bill bill = {.split = {.dp = 2, .pp = 2, .tp = 3}, .ranks = std::vector<RankBill>(12)};
+  for (size_t i = 0; i < bill.ranks.size(); ++i) {
+    const bool first = i % 3 == 0;
+    bill.ranks[i].of(Axis::kPp, CommOp::kSend).wait_ns = first ? 25 : 9;
+    bill.ranks[i].AddStepTime(first ? 100 : 10);
+  }
+  EXPECT_EQ(bill.bubble(), 0.25);
+  EXPECT_EQ(Bill().bubble(), 0);
+}
+
 // Two replicas of two stages; the last rank moved less than predicted.
 Bill MakeBill() {
   Bill bill = {.split = {.dp = 2, .pp = 2}, .ranks = std::vector<RankBill>(4)};
@@ -144,6 +155,7 @@ TEST(BillReport, JsonHasAxesTokensAndRanks) {
       "metered_bytes": 3900, "predicted_calls": 40, "predicted_bytes": 4000, "transfer_s": 1.0,
       "wait_s": 2.0}]}])"));
   EXPECT_EQ(json["exact"], false);
+  EXPECT_EQ(json["bubble"], 0.25);
   EXPECT_EQ(json["per_generated_token"], Json::parse(R"({"generated_tokens": 20, "axes": [
       {"axis": "pp", "ops": [{"op": "send", "calls": 2.0, "bytes": 195.0, "transfer_s": 0.05,
       "wait_s": 0.1}]}]})"));

@@ -28,6 +28,7 @@ TEST_F(ApiTest, IsAliveButNotReadyWithoutAModel) {
   EXPECT_THAT(r.body, HasSubstr("layer 3 of 30"));
   EXPECT_EQ(r.headers.at("retry-after"), "1");
   EXPECT_EQ(Get("/metrics").status, 200);
+  EXPECT_EQ(Json::parse(Get("/v1/bill").body)["axes"], Json::array());
   EXPECT_THAT(Get("/v1/models").body, HasSubstr(R"("max_model_len":null)"));
   api_->SetModel({&engine_, &tokenizer_, template_.get(), defaults_, vocab_size_});
   EXPECT_EQ(Get("/ready").status, 200);
@@ -261,13 +262,44 @@ TEST_F(ApiTest, CountsRequestsByRoute) {
   EXPECT_EQ(Get("/load").body, R"({"server_load":0})");
 }
 
+TEST_F(ApiTest, TheBillSaysWhatRanksMoved) {
+  Serve();
+  EXPECT_EQ(Json::parse(Get("/v1/bill").body)["axes"], Json::array());
+  EXPECT_EQ(Json::parse(Get("/v1/bill").body)["ranks"], Json::array()) << "one rank owes nothing";
+  Bill bill = {.split = {.dp = 2, .tp = 2}, .ranks = std::vector<RankBill>(4)};
+  bill.ranks[3].of(Axis::kTp, CommOp::kAllReduce) = {.calls = 60,
+                                                     .bytes = 138300,
+                                                     .predicted_calls = 60,
+                                                     .predicted_bytes = 138300,
+                                                     .transfer_ns = 1'500'000'000,
+                                                     .wait_ns = 250'000'000};
+  engine_.SetBill(bill);
+  EngineStats stats;
+  stats.generation_tokens = 30;
+  engine_.SetStats(stats);
+  const Json json = Json::parse(Get("/v1/bill").body);
+  EXPECT_EQ(json["axes"][0]["axis"], "tp");
+  EXPECT_EQ(json["axes"][0]["ops"][0]["metered_bytes"], 138300);
+  EXPECT_EQ(json["per_generated_token"]["axes"][0]["ops"][0]["bytes"], 4610.0);
+  EXPECT_EQ(json["ranks"][3]["replica"], 1);
+  EXPECT_EQ(json["ranks"][3]["tp"], 1);
+  const std::string metrics = Get("/metrics").body;
+  const std::string labels =
+      R"({axis="tp",engine="1",model_name="tiny",op="all_reduce",rank="1"} )";
+  EXPECT_THAT(metrics, HasSubstr("cleave_comm_bytes_total" + labels + "138300\n"));
+  EXPECT_THAT(metrics, HasSubstr("cleave_comm_predicted_bytes_total" + labels + "138300\n"));
+  EXPECT_THAT(metrics, HasSubstr("cleave_comm_calls_total" + labels + "60\n"));
+  EXPECT_THAT(metrics, HasSubstr("cleave_comm_transfer_seconds_total" + labels + "1.5\n"));
+  EXPECT_THAT(metrics, HasSubstr("cleave_comm_wait_seconds_total" + labels + "0.25\n"));
+}
+
 TEST(OpenApiTest, NamesEveryRouteAndResolvesEveryReference) {
   const Json document = Json::parse(OpenApiDocument("1.2.3"));
   EXPECT_EQ(document["info"]["version"], "1.2.3");
   for (const auto& [path, item] : document["paths"].items()) {
     EXPECT_NE(FindRoute(path).id, RouteId::kNone) << path;
   }
-  EXPECT_EQ(document["paths"].size(), 16U);
+  EXPECT_EQ(document["paths"].size(), 17U);
   const std::string text = document.dump();
   const std::string mark = "#/components/schemas/";
   for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + 1)) {

@@ -73,6 +73,7 @@ class Front final : public Api {
   void AnswerReady(Reply* reply) const;
   void AnswerModels(const http::Request& request, const Route& route, Reply* reply) const;
   void AnswerMetrics(Reply* reply) const;
+  void AnswerBill(Reply* reply) const;
 
   // Set by the constructor.
   const ServerOptions options_;

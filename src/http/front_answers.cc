@@ -1,9 +1,10 @@
-// Answers the front gives at once: probes, lists, metrics.
+// Answers the front gives at once: probes, lists, metrics, the bill.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "comm/bill_report.h"
 #include "http/front.h"
 #include "http/openai/error.h"
 #include "http/openai/json.h"
@@ -51,6 +52,8 @@ void Front::Answer(const http::Request& request, const Route& route, Reply* repl
       return AnswerModels(request, route, reply);
     case RouteId::kMetrics:
       return AnswerMetrics(reply);
+    case RouteId::kBill:
+      return AnswerBill(reply);
     case RouteId::kLoad:
       return reply->SendJson(fmt::format("{{\"server_load\":{}}}", active_.load()));
     case RouteId::kOpenApi:
@@ -125,12 +128,22 @@ void Front::AnswerModels(const http::Request& request, const Route& route, Reply
   reply->SendJson(std::move(body));
 }
 
+// A server that has no model yet has moved nothing.
+void Front::AnswerBill(Reply* reply) const {
+  if (model_.engine == nullptr) return reply->SendJson(BillJson({}, 0));
+  const uint64_t tokens = model_.engine->stats().generation_tokens;
+  reply->SendJson(BillJson(model_.engine->bill(), tokens));
+}
+
 void Front::AnswerMetrics(Reply* reply) const {
   ServerMetrics::Levels levels;
   EngineStats stats;
+  Bill bill;
   if (model_.engine != nullptr) {
     stats = model_.engine->stats();
     levels.stats = &stats;
+    bill = model_.engine->bill();
+    levels.bill = &bill;
   }
   const http::Server::Counts counts = server_->counts();
   levels.connections = counts.connections;

@@ -141,6 +141,28 @@ constexpr std::string_view kSchemas = R"json(
 "ModelList":{"type":"object","required":["object","data"],"properties":{
   "object":{"const":"list"},
   "data":{"type":"array","items":{"$ref":"#/components/schemas/ModelCard"}}}},
+"BillAxes":{"type":"array","items":{"type":"object","required":["axis","ops"],"properties":{
+  "axis":{"enum":["pp","tp","ep","cp"]},
+  "ops":{"type":"array","items":{"type":"object","required":["op","calls","metered_bytes",
+    "predicted_calls","predicted_bytes","transfer_s","wait_s"],"properties":{
+    "op":{"enum":["all_reduce","all_gather","reduce_scatter","all_to_all","send"]},
+    "calls":{"type":"integer"},"metered_bytes":{"type":"integer"},
+    "predicted_calls":{"type":"integer"},"predicted_bytes":{"type":"integer"},
+    "transfer_s":{"type":"number"},"wait_s":{"type":"number"}}}}}}},
+"Bill":{"type":"object","required":["axes","exact","bubble","per_generated_token","ranks"],
+  "properties":{
+  "axes":{"$ref":"#/components/schemas/BillAxes"},"exact":{"type":"boolean"},
+  "bubble":{"type":"number"},
+  "per_generated_token":{"type":"object","required":["generated_tokens","axes"],"properties":{
+    "generated_tokens":{"type":"integer"},
+    "axes":{"type":"array","items":{"type":"object","required":["axis","ops"],"properties":{
+      "axis":{"type":"string"},"ops":{"type":"array","items":{"type":"object","properties":{
+        "op":{"type":"string"},"calls":{"type":"number"},"bytes":{"type":"number"},
+        "transfer_s":{"type":"number"},"wait_s":{"type":"number"}}}}}}}}},
+  "ranks":{"type":"array","items":{"type":"object","properties":{
+    "replica":{"type":"integer"},"rank":{"type":"integer"},"pp":{"type":"integer"},
+    "tp":{"type":"integer"},"cp":{"type":"integer"},"step_s":{"type":"number"},
+    "bubble":{"type":"number"},"axes":{"$ref":"#/components/schemas/BillAxes"}}}}}},
 "Status":{"type":"object","properties":{"status":{"type":"string"},
   "reason":{"type":"string"}}}
 )json";
@@ -236,6 +258,8 @@ std::string Paths() {
   out += Get("/ready", status);
   out += Get("/live", status);
   out += Get("/metrics", R"("200":{"description":"OK","content":{"text/plain":{}}})");
+  out += Get("/v1/bill",
+             fmt::format(R"("200":{{"description":"OK","content":{}}})", JsonContent("Bill")));
   out += Get("/version", object);
   out += Get("/load", object);
   out += Get("/openapi.json", object);

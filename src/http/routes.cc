@@ -23,6 +23,7 @@ constexpr Route kRoutes[] = {
     {RouteId::kLive, "/live", kGet},
     {RouteId::kPing, "/ping", "GET, HEAD, POST, OPTIONS"},
     {RouteId::kMetrics, "/metrics", kGet},
+    {RouteId::kBill, "/v1/bill", kGet},
     {RouteId::kVersion, "/version", kGet},
     {RouteId::kLoad, "/load", kGet},
     {RouteId::kOpenApi, "/openapi.json", kGet},

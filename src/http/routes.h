@@ -21,6 +21,7 @@ enum class RouteId {
   kLive,
   kPing,
   kMetrics,
+  kBill,
   kVersion,
   kLoad,
   kOpenApi,

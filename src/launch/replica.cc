@@ -93,6 +93,15 @@ EngineStats Replica::stats() const {
   return stats;
 }
 
+std::vector<RankBill> Replica::bills() const {
+  std::lock_guard<std::mutex> lock(board_.mu);
+  std::vector<RankBill> bills = board_.bills;
+  for (uint32_t rank = 0; board_.signs != nullptr && rank < bills.size(); ++rank) {
+    bills[rank].Add(board_.signs->bill(rank));
+  }
+  return bills;
+}
+
 double Replica::loaded_share() const {
   std::lock_guard<std::mutex> lock(board_.mu);
   return board_.loaded_share;

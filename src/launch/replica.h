@@ -60,6 +60,8 @@ class Replica {
   [[nodiscard]] Status death() const;
   // Of all starts together: totals go on, levels are the present ones.
   [[nodiscard]] EngineStats stats() const;
+  // What its ranks moved, by rank, likewise.
+  [[nodiscard]] std::vector<RankBill> bills() const;
   [[nodiscard]] double loaded_share() const;
   [[nodiscard]] uint64_t epoch() const;
   // Of the present processes, by rank.
@@ -75,8 +77,10 @@ class Replica {
     WatchState state = WatchState::kIdle;
     Status why;
     Status trouble;
-    std::shared_ptr<EngineLink> link;  // see link()
-    EngineStats retired;               // of links that died
+    std::shared_ptr<EngineLink> link;   // see link()
+    EngineStats retired;                // of links that died
+    std::vector<RankBill> bills;        // by rank, of starts that are over
+    const WorldBoard* signs = nullptr;  // of the present start
     double loaded_share = 0;
     uint64_t epoch = 0;
     std::vector<int> pids;

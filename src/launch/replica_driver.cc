@@ -48,7 +48,9 @@ Replica::Driver::Driver(std::vector<WorkerSpec> orders, ReplicaOptions options, 
       events_(std::move(events)),
       board_(board),
       wake_fd_(wake_fd),
-      watch_(options_.watch) {}
+      watch_(options_.watch) {
+  board_->bills.resize(orders_.size());
+}
 
 void Replica::Driver::Run() {
   watch_.Start(SteadyClock::now());
@@ -102,6 +104,10 @@ Status Replica::Driver::Spawn() {
   ASSIGN_OR_RETURN(WorldBoard signs, WorldBoard::Open(memory, epoch_));
   signs_.emplace(std::move(signs));
   memory_.emplace(std::move(memory));
+  {
+    std::lock_guard<std::mutex> lock(board_->mu);
+    board_->signs = &*signs_;
+  }
   ASSIGN_OR_RETURN(SocketPair link, MakeSocketPair());
   for (uint32_t rank = 0; rank < orders_.size(); ++rank) {
     RETURN_IF_ERROR(SpawnRank(rank, rank == 0 ? link.theirs.get() : -1));
@@ -273,8 +279,18 @@ void Replica::Driver::Publish() {
   board_->changed.notify_all();
 }
 
+// What the ranks wrote is read before their memory goes.
+void Replica::Driver::RetireBills() {
+  std::lock_guard<std::mutex> lock(board_->mu);
+  const WorldBoard* signs = std::exchange(board_->signs, nullptr);
+  for (uint32_t rank = 0; signs != nullptr && rank < board_->bills.size(); ++rank) {
+    board_->bills[rank].Add(signs->bill(rank));
+  }
+}
+
 void Replica::Driver::Clear() {
   processes_.clear();
+  RetireBills();
   signs_.reset();
   memory_.reset();
   link_socket_.Reset();

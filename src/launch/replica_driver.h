@@ -41,6 +41,7 @@ class Replica::Driver {
   void Take(uint32_t rank, const FrameView& frame);
   void TakeMail();
   void Publish();
+  void RetireBills();
   void Clear();
 
   // Set by the constructor.

@@ -51,6 +51,7 @@ class ReplicaSet::LockedObserver final : public EngineObserver {
 ReplicaSet::ReplicaSet(std::vector<std::vector<WorkerSpec>> orders, const ReplicaOptions& options,
                        Engine::Sink sink, const std::vector<EngineObserver*>& observers)
     : config_(orders.front().front().engine),
+      split_(orders.front().front().split),
       sink_(std::move(sink)),
       choice_(static_cast<uint32_t>(orders.size()), config_.block_size,
               orders.size() * size_t{config_.num_blocks}),
@@ -211,6 +212,14 @@ EngineStats ReplicaSet::stats() const {
   EngineStats sum;
   for (const auto& replica : replicas_) AddStats(replica->stats(), &sum);
   return sum;
+}
+
+Bill ReplicaSet::bill() const {
+  Bill bill = {.split = split_};
+  for (const auto& replica : replicas_) {
+    for (const RankBill& rank : replica->bills()) bill.ranks.push_back(rank);
+  }
+  return bill;
 }
 
 Status ReplicaSet::health() const {

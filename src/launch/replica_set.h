@@ -48,6 +48,7 @@ class ReplicaSet final : public EngineClient {
   void FailAll(const Status& why);
   [[nodiscard]] EngineStats stats() const override;                       // of all
   [[nodiscard]] EngineConfig config() const override { return config_; }  // of one
+  [[nodiscard]] Bill bill() const override;  // of all, restarts added up
   // Ok while any replica serves, else why the first does not.
   [[nodiscard]] Status health() const override;
   // Why it died, when no replica lives and none will be started again.
@@ -72,6 +73,7 @@ class ReplicaSet final : public EngineClient {
 
   // Set by the constructor.
   const EngineConfig config_;
+  const Split split_;
   const Engine::Sink sink_;
   std::mutex observers_mu_;
   std::vector<std::unique_ptr<LockedObserver>> observers_;

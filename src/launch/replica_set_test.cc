@@ -110,6 +110,36 @@ TEST(ReplicaSet, ADeathIsItsOwnStreamsOnlyAndItComesBack) {
   EXPECT_EQ(s.seen.after_end(), 0);
 }
 
+TEST(ReplicaSet, TheBillOfADeadReplicaStandsAndRestartsAddUp) {
+  Serving s("step-ms=1", 2, 2);
+  s.Start();
+  ASSERT_TRUE(s.SubmitTo(0, 1).ok());
+  ASSERT_TRUE(s.SubmitTo(1, 2, 5).ok());
+  ASSERT_TRUE(s.seen.WaitForTokens(1, 20));
+  EXPECT_EQ(s.seen.End(2).finish, FinishReason::kLength);
+  const auto steps_of = [](const Bill& bill, size_t index) {
+    EXPECT_TRUE(bill.ranks[index].exact());
+    return bill.ranks[index].of(Axis::kTp, CommOp::kAllGather).calls;
+  };
+  const Bill before = s.set.bill();
+  ASSERT_EQ(before.ranks.size(), 4U);
+  EXPECT_GE(steps_of(before, 0), 19U);
+  EXPECT_GE(steps_of(before, 1), 18U) << "the bill of a step is written after it";
+  EXPECT_GE(steps_of(before, 2), 4U);
+
+  ::kill(s.set.replica(0).pids()[1], SIGKILL);
+  EXPECT_EQ(s.seen.End(1).finish, FinishReason::kError);
+  const Bill dead = s.set.bill();
+  for (const size_t i : {0U, 1U}) EXPECT_GE(steps_of(dead, i), steps_of(before, i));
+  ASSERT_TRUE(Eventually([&] { return s.set.replica(0).link() != nullptr; }));
+  ASSERT_TRUE(s.SubmitTo(0, 3, 30).ok());
+  EXPECT_EQ(s.seen.End(3).finish, FinishReason::kLength);
+  s.set.Stop();
+  const Bill after = s.set.bill();
+  for (const size_t i : {0U, 1U}) EXPECT_GE(steps_of(after, i), steps_of(dead, i) + 29U);
+  EXPECT_EQ(s.set.bill().Total(), after.Total()) << "the dead are counted once";
+}
+
 TEST(ReplicaSet, AloneItsDeathIsTheServers) {
   Serving s("step-ms=1", 1, 2);
   s.Start();

@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "metrics/buckets.h"
+#include "metrics/comm_metrics.h"
 #include "metrics/engine_metrics.h"
 #include "metrics/process.h"
 
@@ -57,6 +58,7 @@ class ServerMetrics::Families {
 
   std::mutex mu;  // of Expose: counters that follow totals
   std::unique_ptr<EngineMetrics> engine_metrics;
+  std::unique_ptr<CommMetrics> comm_metrics;
   std::atomic<EngineMetrics*> engine{nullptr};  // set once
 };
 
@@ -105,6 +107,7 @@ EngineObserver* ServerMetrics::AttachModel(const ModelFacts& facts) {
   std::lock_guard<std::mutex> lock(families_->mu);
   if (families_->engine_metrics == nullptr) {
     families_->engine_metrics = std::make_unique<EngineMetrics>(&families_->registry, facts);
+    families_->comm_metrics = std::make_unique<CommMetrics>(&families_->registry, facts.model_name);
     families_->engine.store(families_->engine_metrics.get(), std::memory_order_release);
   }
   return families_->engine_metrics.get();
@@ -168,6 +171,7 @@ std::string ServerMetrics::Expose(const Levels& levels) {
   if (f.engine_metrics != nullptr && levels.stats != nullptr) {
     f.engine_metrics->Update(*levels.stats);
   }
+  if (f.comm_metrics != nullptr && levels.bill != nullptr) f.comm_metrics->Update(*levels.bill);
   std::ostringstream out;
   prometheus::TextSerializer().Serialize(out, f.registry.Collect());
   return out.str();

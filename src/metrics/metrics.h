@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "comm/bill.h"
 #include "engine/engine.h"
 
 namespace cleave {
@@ -60,7 +61,8 @@ class ServerMetrics {
   struct Levels {
     const EngineStats* stats = nullptr;
     size_t connections = 0;
-    uint64_t refused = 0;  // requests the server refused before any handler
+    uint64_t refused = 0;        // requests the server refused before any handler
+    const Bill* bill = nullptr;  // may be null
   };
   std::string Expose(const Levels& levels);
 

@@ -86,6 +86,34 @@ TEST(ServerMetricsTest, LevelsAndTotalsFollowTheEngine) {
   EXPECT_THAT(text, HasSubstr("enable_prefix_caching=\"True\""));
 }
 
+TEST(ServerMetricsTest, TotalsOfRanksFollowTheBill) {
+  ServerMetrics metrics;
+  metrics.AttachModel(Facts());
+  Bill bill = {.split = {.dp = 2, .pp = 2}, .ranks = std::vector<RankBill>(4)};
+  OpBill& sends = bill.ranks[2].of(Axis::kPp, CommOp::kSend);
+  sends = {.calls = 3, .bytes = 96, .predicted_calls = 3, .predicted_bytes = 96};
+  metrics.Expose({.bill = &bill});
+  sends = {.calls = 5,
+           .bytes = 160,
+           .predicted_calls = 5,
+           .predicted_bytes = 160,
+           .transfer_ns = 500'000'000,
+           .wait_ns = 1'000'000'000};
+  bill.ranks[2].AddStepTime(4'000'000'000);
+  const std::string text = metrics.Expose({.bill = &bill});
+  const std::string end = ",model_name=\"tiny \\\"quoted\\\"\",op=\"send\",rank=\"0\"} ";
+  const std::string labels = "{axis=\"pp\",engine=\"1\"" + end;
+  EXPECT_THAT(text, HasSubstr("cleave_comm_bytes_total" + labels + "160\n"));
+  EXPECT_THAT(text, HasSubstr("cleave_comm_calls_total" + labels + "5\n"));
+  EXPECT_THAT(text, HasSubstr("cleave_comm_predicted_calls_total" + labels + "5\n"));
+  EXPECT_THAT(text, HasSubstr("cleave_comm_wait_seconds_total" + labels + "1\n"));
+  EXPECT_THAT(text, HasSubstr("cleave_comm_transfer_seconds_total" + labels + "0.5\n"));
+  const std::string rank = "{engine=\"1\",model_name=\"tiny \\\"quoted\\\"\",rank=\"0\"} ";
+  EXPECT_THAT(text, HasSubstr("cleave_rank_step_seconds_total" + rank + "4\n"));
+  EXPECT_THAT(text, HasSubstr("cleave_pp_bubble_ratio" + rank + "0.25\n"));
+  EXPECT_THAT(text, Not(HasSubstr("axis=\"tp\""))) << "what was not used is not listed";
+}
+
 TEST(ServerMetricsTest, ObservesEndsByReason) {
   ServerMetrics metrics;
   EngineObserver* observer = metrics.AttachModel(Facts());

@@ -52,6 +52,11 @@ EngineStats FakeEngine::stats() const {
   return stats_;
 }
 
+Bill FakeEngine::bill() const {
+  std::lock_guard<std::mutex> lock(mu_);
+  return bill_;
+}
+
 EngineConfig FakeEngine::config() const { return config_; }
 
 Status FakeEngine::health() const {
@@ -67,6 +72,11 @@ void FakeEngine::Refuse(Status with) {
 void FakeEngine::SetHealth(Status health) {
   std::lock_guard<std::mutex> lock(mu_);
   health_ = std::move(health);
+}
+
+void FakeEngine::SetBill(const Bill& bill) {
+  std::lock_guard<std::mutex> lock(mu_);
+  bill_ = bill;
 }
 
 void FakeEngine::SetStats(const EngineStats& stats) {

@@ -26,6 +26,7 @@ class FakeEngine final : public EngineClient {
   [[nodiscard]] EngineStats stats() const override;
   [[nodiscard]] EngineConfig config() const override;
   [[nodiscard]] Status health() const override;
+  [[nodiscard]] Bill bill() const override;
 
   // Set before requests come.
   void set_sink(Sink sink) { sink_ = std::move(sink); }
@@ -35,6 +36,7 @@ class FakeEngine final : public EngineClient {
   void Refuse(Status with);
   void SetHealth(Status health);
   void SetStats(const EngineStats& stats);
+  void SetBill(const Bill& bill);
   void Emit(std::vector<SequenceOutput> outputs) { sink_(std::move(outputs)); }
 
   // Waits, at most 10 s, for that many sequences in all, or for an abort; false when it passed.
@@ -59,6 +61,7 @@ class FakeEngine final : public EngineClient {
   Status refuse_;
   Status health_;
   EngineStats stats_;
+  Bill bill_;
   bool draining_ = false;
 };
 

@@ -112,8 +112,20 @@ class FakeBody final : public WorkerBody {
     const std::vector<uint64_t> sizes(group->size(), 1);
     std::vector<std::byte> all(group->size());
     Status met = group->AllGather({&mine, 1}, sizes, all.data());
+    if (met.ok() && group->size() > 1) WriteBill(*group);
     world_->Enter(RankPhase::kIdle);
     return met;
+  }
+
+  // A call and a byte a step.
+  void WriteBill(const Group& group) {
+    TrafficTotals predicted;
+    const auto steps = static_cast<uint64_t>(steps_);
+    predicted.Add(Axis::kTp, CommOp::kAllGather, steps, steps);
+    RankBill bill;
+    bill.AddMetered(Axis::kTp, group.stats());
+    bill.AddPredicted(predicted);
+    world_->bill()->Write(bill);
   }
 
   WorkerSpec spec_;
