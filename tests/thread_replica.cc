@@ -81,7 +81,7 @@ class ThreadReplica final : public Executor {
     ASSIGN_OR_RETURN(auto runner, RankRunner::Create(std::move(checkpoint), plan.executor, layout,
                                                      rank, CommOf(&world, layout.split), nullptr));
     ASSIGN_OR_RETURN(BroadcastRing ring, world.OpenPlanRing());
-    const Status status = FollowPlans(runner.get(), &ring);
+    Status status = FollowPlans(runner.get(), &ring);
     if (status.code() != StatusCode::kUnavailable) world.End(status.ToString());
     return status;
   }
