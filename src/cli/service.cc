@@ -66,7 +66,6 @@ struct Service::Opened {
   ModelSettings settings;
   ModelPlan plan;
   GenerationDefaults defaults;
-  std::optional<int32_t> eos_id;  // the tokenizer's
   uint32_t vocab_size = 0;
 };
 
@@ -82,9 +81,12 @@ Status Service::Load(const LoadProgress& progress) {
   opened.settings = flags_.model.Settings();
   ASSIGN_OR_RETURN(opened.settings.split, flags_.split.ToSplit());
   ASSIGN_OR_RETURN(opened.plan, PlanModel(*checkpoint, opened.settings));
-  if (opened.settings.split.cp > 1 || opened.settings.split.dcp > 1) {
-    return InvalidArgument(
-        "--cp and -dcp are not here yet; --dry-run shows such a cut, -tp, -pp, -dp and --ep run");
+  const Split& split = opened.settings.split;
+  if (split.cp > 1 || split.dcp > 1) {
+    return InvalidArgument(fmt::format(
+        "--cp {} and -dcp {}: sequences are not cut here yet, both must be 1; -tp, -pp, "
+        "-dp and --ep cut the model, and --dry-run shows what --cp would hold",
+        split.cp, split.dcp));
   }
   const RankOptions& rank = opened.plan.executor;
   spdlog::info("{}", opened.plan.sizing.Account(rank.kv_shape.block_tokens));
@@ -172,6 +174,8 @@ Status Service::StartReplicas(const Opened& opened, const LoadProgress& progress
         api->OnOutputs(std::move(outputs));
       },
       std::vector<EngineObserver*>{AttachMetrics(opened, config)});
+  // Loading takes as long as it goes on: a replica without progress for its start_deadline
+  // (launch/replica_watch.h) ends the wait.
   return replicas_->Start(progress, TimePoint::max());
 }
 

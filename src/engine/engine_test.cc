@@ -128,17 +128,6 @@ std::unique_ptr<Engine> MakeEngine(const EngineConfig& config, Collector* collec
       observer);
 }
 
-SequenceSpec Spec(SequenceId id, size_t prompt, uint32_t max_tokens) {
-  SequenceSpec spec;
-  spec.id = id;
-  spec.prompt.assign(prompt, static_cast<int32_t>(1 + id % 60));
-  spec.sampling.max_tokens = max_tokens;
-  spec.sampling.seed = id;
-  spec.sampling.ignore_eos = true;
-  spec.arrival = SteadyClock::now();
-  return spec;
-}
-
 bool WaitUntil(const std::function<bool()>& condition) {
   const TimePoint deadline = SteadyClock::now() + kDeadline;
   while (!condition()) {
@@ -151,7 +140,7 @@ bool WaitUntil(const std::function<bool()>& condition) {
 TEST(Engine, RunsARequestToItsEnd) {
   Collector c;
   const auto engine = MakeEngine(Config(), &c);
-  ASSERT_TRUE(engine->Submit({Spec(1, 10, 7), Spec(2, 3, 9)}).ok());
+  ASSERT_TRUE(engine->Submit({FakeSequence(1, 10, 7), FakeSequence(2, 3, 9)}).ok());
   EXPECT_EQ(c.End(1).finish, FinishReason::kLength);
   EXPECT_EQ(c.End(2).finish, FinishReason::kLength);
   EXPECT_TRUE(WaitUntil([&] { return engine->Idle(); }));
@@ -169,11 +158,11 @@ TEST(Engine, WhatNeverFitsIsRefusedAtOnceAllOrNothing) {
   EngineConfig config = Config();
   config.num_blocks = 20;
   const auto engine = MakeEngine(config, &c);
-  const Status status = engine->Submit({Spec(1, 4, 4), Spec(2, 70, 12)});
+  const Status status = engine->Submit({FakeSequence(1, 4, 4), FakeSequence(2, 70, 12)});
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("needs 21 KV blocks of 4 tokens, the pool has 20"));
   EXPECT_TRUE(engine->Idle());
-  ASSERT_TRUE(engine->Submit({Spec(3, 70, 11)}).ok());
+  ASSERT_TRUE(engine->Submit({FakeSequence(3, 70, 11)}).ok());
   EXPECT_EQ(c.End(3).finish, FinishReason::kLength);
   EXPECT_EQ(c.ended(), 1U);
 }
@@ -181,7 +170,7 @@ TEST(Engine, WhatNeverFitsIsRefusedAtOnceAllOrNothing) {
 TEST(Engine, AbortEndsWithinAStepAndFreesBlocks) {
   Collector c;
   const auto engine = MakeEngine(Config(), &c);
-  ASSERT_TRUE(engine->Submit({Spec(1, 10, 3000)}).ok());
+  ASSERT_TRUE(engine->Submit({FakeSequence(1, 10, 3000)}).ok());
   ASSERT_TRUE(c.WaitForTokens(1, 3));
   engine->Abort(1);
   EXPECT_EQ(c.End(1).finish, FinishReason::kAbort);
@@ -189,7 +178,7 @@ TEST(Engine, AbortEndsWithinAStepAndFreesBlocks) {
   EXPECT_EQ(engine->stats().used_blocks, 0U);
   engine->Abort(1);
   engine->Abort(77);
-  ASSERT_TRUE(engine->Submit({Spec(2, 10, 3)}).ok());
+  ASSERT_TRUE(engine->Submit({FakeSequence(2, 10, 3)}).ok());
   EXPECT_EQ(c.End(2).finish, FinishReason::kLength);
 }
 
@@ -201,14 +190,15 @@ TEST(Engine, TheQueueIsBounded) {
   config.max_num_queued_reqs = 3;
   config.max_num_queued_tokens = 100;
   const auto engine = MakeEngine(config, &c, [&] { return gate.Pass(); });
-  ASSERT_TRUE(engine->Submit({Spec(1, 10, 5)}).ok());
+  ASSERT_TRUE(engine->Submit({FakeSequence(1, 10, 5)}).ok());
   gate.WaitForArrival();
   // The first runs now, but the levels are those of the last step: it may still count.
-  ASSERT_TRUE(engine->Submit({Spec(2, 60, 5)}).ok());
-  const Status tokens = engine->Submit({Spec(3, 60, 5)});
+  ASSERT_TRUE(engine->Submit({FakeSequence(2, 60, 5)}).ok());
+  const Status tokens = engine->Submit({FakeSequence(3, 60, 5)});
   EXPECT_EQ(tokens.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(tokens.message(), HasSubstr("--max-num-queued-tokens"));
-  const Status reqs = engine->Submit({Spec(4, 1, 5), Spec(5, 1, 5), Spec(6, 1, 5)});
+  const Status reqs =
+      engine->Submit({FakeSequence(4, 1, 5), FakeSequence(5, 1, 5), FakeSequence(6, 1, 5)});
   EXPECT_EQ(reqs.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(reqs.message(), HasSubstr("--max-num-queued-reqs"));
   EXPECT_GE(engine->stats().waiting, 1U);
@@ -216,10 +206,14 @@ TEST(Engine, TheQueueIsBounded) {
   gate.Open();
   EXPECT_TRUE(c.WaitForEnds(2));
   EXPECT_TRUE(WaitUntil([&] { return engine->Idle(); }));
-  ASSERT_TRUE(engine->Submit({Spec(7, 2000, 1)}).ok()) << "an empty queue takes any request";
+  ASSERT_TRUE(engine->Submit({FakeSequence(7, 2000, 1)}).ok())
+      << "an empty queue takes any request";
   EXPECT_EQ(c.End(7).finish, FinishReason::kLength);
   EXPECT_TRUE(WaitUntil([&] { return engine->Idle(); }));
-  ASSERT_TRUE(engine->Submit({Spec(8, 1, 1), Spec(9, 1, 1), Spec(10, 1, 1), Spec(11, 1, 1)}).ok());
+  ASSERT_TRUE(engine
+                  ->Submit({FakeSequence(8, 1, 1), FakeSequence(9, 1, 1), FakeSequence(10, 1, 1),
+                            FakeSequence(11, 1, 1)})
+                  .ok());
   EXPECT_TRUE(c.WaitForEnds(7));
 }
 
@@ -227,10 +221,10 @@ TEST(Engine, DrainRefusesNewWorkAndFinishesTheOld) {
   Collector c;
   Gate gate;
   const auto engine = MakeEngine(Config(), &c, [&] { return gate.Pass(); });
-  ASSERT_TRUE(engine->Submit({Spec(1, 10, 50)}).ok());
+  ASSERT_TRUE(engine->Submit({FakeSequence(1, 10, 50)}).ok());
   engine->StartDrain();
   engine->StartDrain();
-  const Status status = engine->Submit({Spec(2, 1, 1)});
+  const Status status = engine->Submit({FakeSequence(2, 1, 1)});
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr("draining"));
   EXPECT_FALSE(engine->Idle());
@@ -243,11 +237,11 @@ TEST(Engine, FailAllEndsWhatWasThereAndNothingLater) {
   Collector c;
   Gate gate;
   const auto engine = MakeEngine(Config(), &c, [&] { return gate.Pass(); });
-  ASSERT_TRUE(engine->Submit({Spec(1, 10, 3000)}).ok());
+  ASSERT_TRUE(engine->Submit({FakeSequence(1, 10, 3000)}).ok());
   gate.WaitForArrival();
-  ASSERT_TRUE(engine->Submit({Spec(2, 10, 3000)}).ok());
+  ASSERT_TRUE(engine->Submit({FakeSequence(2, 10, 3000)}).ok());
   engine->FailAll(Unavailable("shutdown took longer than 30 s"));
-  ASSERT_TRUE(engine->Submit({Spec(3, 10, 5)}).ok());
+  ASSERT_TRUE(engine->Submit({FakeSequence(3, 10, 5)}).ok());
   gate.Open();
   for (const SequenceId id : {1, 2}) {
     const SequenceOutput end = c.End(id);
@@ -264,14 +258,14 @@ TEST(Engine, ALostExecutorEndsEverythingAndIsSaid) {
   const auto engine = MakeEngine(Config(), &c, [&] {
     return ++steps > 5 ? DeadlineExceeded("rank 1 did not answer on axis tp") : OkStatus();
   });
-  ASSERT_TRUE(engine->Submit({Spec(1, 10, 3000), Spec(2, 10, 3000)}).ok());
+  ASSERT_TRUE(engine->Submit({FakeSequence(1, 10, 3000), FakeSequence(2, 10, 3000)}).ok());
   for (const SequenceId id : {1, 2}) {
     const SequenceOutput end = c.End(id);
     EXPECT_EQ(end.finish, FinishReason::kError);
     EXPECT_EQ(end.error.code(), StatusCode::kDeadlineExceeded);
   }
   EXPECT_EQ(engine->health().code(), StatusCode::kDeadlineExceeded);
-  const Status status = engine->Submit({Spec(3, 1, 1)});
+  const Status status = engine->Submit({FakeSequence(3, 1, 1)});
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr("rank 1 did not answer"));
   EXPECT_TRUE(WaitUntil([&] { return engine->Idle(); }));
@@ -281,7 +275,8 @@ TEST(Engine, ALostExecutorEndsEverythingAndIsSaid) {
 TEST(Engine, DestructionEndsEverySequence) {
   Collector c;
   auto engine = MakeEngine(Config(), &c);
-  for (SequenceId id = 1; id <= 40; ++id) ASSERT_TRUE(engine->Submit({Spec(id, 10, 3000)}).ok());
+  for (SequenceId id = 1; id <= 40; ++id)
+    ASSERT_TRUE(engine->Submit({FakeSequence(id, 10, 3000)}).ok());
   engine.reset();
   EXPECT_EQ(c.ended(), 40U);
   EXPECT_EQ(c.Reasons()[FinishReason::kAbort], 40U);
@@ -290,7 +285,7 @@ TEST(Engine, DestructionEndsEverySequence) {
 TEST(Engine, AnIdleEngineBurnsNoProcessor) {
   Collector c;
   const auto engine = MakeEngine(Config(), &c);
-  ASSERT_TRUE(engine->Submit({Spec(1, 10, 3)}).ok());
+  ASSERT_TRUE(engine->Submit({FakeSequence(1, 10, 3)}).ok());
   c.End(1);
   ASSERT_TRUE(WaitUntil([&] { return engine->Idle(); }));
   const std::clock_t before = std::clock();
@@ -334,7 +329,7 @@ TEST(Engine, AThousandRequestsFromManyThreadsEachEndOnce) {
       for (uint64_t i = 0; i < kEach; ++i) {
         const SequenceId id = t * kEach + i + 1;
         SequenceSpec spec =
-            Spec(id, 1 + random.Below(80), static_cast<uint32_t>(1 + random.Below(60)));
+            FakeSequence(id, 1 + random.Below(80), static_cast<uint32_t>(1 + random.Below(60)));
         if (random.Below(5) == 0) spec.sampling.prompt_logprobs = 2;
         ASSERT_TRUE(engine->Submit({std::move(spec)}).ok());
         if (random.Below(3) == 0) engine->Abort(1 + random.Below(id));
@@ -366,10 +361,11 @@ TEST(Engine, AHeavyRequestNeitherBlocksSmallOnesNorStarves) {
   EngineConfig config = Config();
   config.num_blocks = 100;
   const auto engine = MakeEngine(config, &c);
-  ASSERT_TRUE(engine->Submit({Spec(1, 100, 250)}).ok());
+  ASSERT_TRUE(engine->Submit({FakeSequence(1, 100, 250)}).ok());
   ASSERT_TRUE(c.WaitForTokens(1, 1));
-  ASSERT_TRUE(engine->Submit({Spec(2, 360, 8)}).ok());  // 90 of 100 blocks
-  for (SequenceId id = 3; id <= 102; ++id) ASSERT_TRUE(engine->Submit({Spec(id, 6, 4)}).ok());
+  ASSERT_TRUE(engine->Submit({FakeSequence(2, 360, 8)}).ok());  // 90 of 100 blocks
+  for (SequenceId id = 3; id <= 102; ++id)
+    ASSERT_TRUE(engine->Submit({FakeSequence(id, 6, 4)}).ok());
   EXPECT_TRUE(c.WaitForEnds(102));
   EXPECT_EQ(c.Reasons()[FinishReason::kLength], 102U);
 }

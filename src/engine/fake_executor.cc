@@ -9,6 +9,17 @@
 
 namespace cleave {
 
+SequenceSpec FakeSequence(SequenceId id, size_t prompt, uint32_t max_tokens) {
+  SequenceSpec spec;
+  spec.id = id;
+  spec.prompt.assign(prompt, static_cast<int32_t>(1 + id % 60));
+  spec.sampling.max_tokens = max_tokens;
+  spec.sampling.seed = id;
+  spec.sampling.ignore_eos = true;
+  spec.arrival = SteadyClock::now();
+  return spec;
+}
+
 FakeExecutor::FakeExecutor(FakeExecutorOptions options)
     : options_(std::move(options)),
       kv_(static_cast<size_t>(options_.num_blocks) * options_.block_size),

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/executor.h"
+#include "engine/request.h"
 
 namespace cleave {
 
@@ -22,6 +23,9 @@ struct FakeExecutorOptions {
   uint32_t max_in_flight = 1;
   std::function<Status()> before_forward = nullptr;  // on the engine thread
 };
+
+// A greedy-or-not request of its own, told by its id; it ends at max_tokens.
+SequenceSpec FakeSequence(SequenceId id, size_t prompt, uint32_t max_tokens);
 
 class FakeExecutor final : public Executor {
  public:

@@ -35,6 +35,7 @@ Result<Sizing> SizeRanks(const ModelConfig& config, const ModelSettings& setting
   for (const RankLayout& rank : plan.layout.ranks) {
     const SizingInput input{.config = &config,
                             .rank = &rank,
+                            .tp = settings.split.tp,
                             .kv_shape = options.kv_shape,
                             .weight_bytes = WeightBytesOf(plan.layout, rank, plan.bytes),
                             .memory_bytes = host_bytes / settings.split.world_size(),

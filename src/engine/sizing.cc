@@ -27,10 +27,13 @@ uint64_t RuntimeBytes(const SizingInput& in) {
   const uint64_t copies = std::min<uint64_t>(c.experts_per_token, in.rank->experts.size());
   const uint64_t ffn_floats =
       c.has_experts() ? copies * (c.hidden_size + 3 * ffn_size) + c.num_experts : 2 * ffn_size;
-  const uint64_t row_floats =
-      5ULL * c.hidden_size + rotary + 2 * q_size + 2 * kv_size + ffn_floats + 2 * widest;
+  // Over tp: embedding rows of this rank and of all, and logits as they come and as they go out.
+  const uint64_t exchanged = in.tp > 1 ? 2ULL * c.hidden_size : 0;
+  const uint64_t logit_copies = in.tp > 1 ? 3 : 1;
+  const uint64_t row_floats = 5ULL * c.hidden_size + rotary + 2 * q_size + 2 * kv_size +
+                              ffn_floats + 2 * widest + exchanged;
   return in.max_num_batched_tokens * row_floats * sizeof(float) +
-         uint64_t{RowsAtOnce(c, in.max_num_seqs)} * c.vocab_size * sizeof(float);
+         logit_copies * RowsAtOnce(c, in.max_num_seqs) * c.vocab_size * sizeof(float);
 }
 
 Status DoesNotFit(const SizingInput& in, const Sizing& s, uint64_t needed_bytes,

@@ -22,6 +22,7 @@ namespace cleave {
 struct SizingInput {
   const ModelConfig* config = nullptr;
   const RankLayout* rank = nullptr;  // what it holds of the model
+  uint32_t tp = 1;                   // ranks it exchanges rows and logits with
   KvShape kv_shape;                  // head_dim filled in
   uint64_t weight_bytes = 0;
   uint64_t memory_bytes = 0;  // this rank's share of the host

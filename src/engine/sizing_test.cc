@@ -82,6 +82,15 @@ TEST_F(SizingTest, ARankPaysForWhatItHolds) {
   EXPECT_EQ(Smallest(*half, *quarter).max_model_len, 320U);
 }
 
+TEST_F(SizingTest, ExchangingRanksHoldWhatTheyExchange) {
+  const auto alone = ComputeSizing(in);
+  in.tp = 2;
+  const auto tp = ComputeSizing(in);
+  ASSERT_TRUE(alone.ok() && tp.ok());
+  // 32 rows of 2 · 64, and logits of 4 rows of 100 twice more.
+  EXPECT_EQ(tp->runtime_bytes - alone->runtime_bytes, (32 * 128 + 2 * 4 * 100) * sizeof(float));
+}
+
 TEST_F(SizingTest, RefusesWithNumbersAndTheFlagThatHelps) {
   in.max_model_len = 500;
   in.kv_cache_memory_bytes = 10 * kBlockBytes;

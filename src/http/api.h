@@ -26,8 +26,8 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/engine_client.h"
 #include "engine/request.h"
-#include "http/engine_client.h"
 #include "http/options.h"
 #include "metrics/metrics.h"
 #include "model/config.h"

@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "http/engine_client.h"
+#include "engine/engine_client.h"
 #include "http/openai/answer.h"
 #include "http/openai/choice.h"
 #include "http/prepare.h"

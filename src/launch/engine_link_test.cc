@@ -20,7 +20,6 @@ using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 using testing::Collector;
 using testing::Eventually;
-using testing::FakeSequence;
 using testing::TestDeadline;
 
 EngineConfig Config() {

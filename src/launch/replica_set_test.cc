@@ -16,7 +16,6 @@ using testing::Collector;
 using testing::Eventually;
 using testing::FakeOptions;
 using testing::FakeOrders;
-using testing::FakeSequence;
 using testing::TestDeadline;
 
 class Serving {

@@ -25,7 +25,6 @@ using testing::Collector;
 using testing::Eventually;
 using testing::FakeOptions;
 using testing::FakeOrders;
-using testing::FakeSequence;
 using testing::TestDeadline;
 
 constexpr uint32_t kRanks = 3;

@@ -53,8 +53,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EngineConfig, max_model_len, max_num_seqs,
                                    eos_token_ids)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerFds, control, memory, link)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerSpec, model_path, settings, split, replica, rank, threads,
-                                   cpus, sizing, engine, epoch, one_shot_max_bytes, deadline_ms,
-                                   log_level, log_format, fds)
+                                   cpus, sizing, engine, epoch, one_shot_max_bytes, log_level,
+                                   log_format, fds)
 
 std::vector<uint8_t> Pack(const WorkerSpec& spec) {
   return nlohmann::json::to_cbor(nlohmann::json(spec));

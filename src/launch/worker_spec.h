@@ -39,7 +39,6 @@ struct WorkerSpec {
   EngineConfig engine;
   uint64_t epoch = 0;               // of the replica: one more at each start
   uint64_t one_shot_max_bytes = 0;  // of a tp reduction; 0 = measured at start
-  uint32_t deadline_ms = 10000;     // of a wait without a sign of life
   std::string log_level = "info";
   std::string log_format = "text";
   WorkerFds fds;

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "http/engine_client.h"
+#include "engine/engine_client.h"
 
 namespace cleave::testing {
 

@@ -11,6 +11,8 @@
 #include "base/clock.h"
 #include "engine/request.h"
 
+#include "engine/fake_executor.h"
+
 namespace cleave::testing {
 
 constexpr auto kTestDeadline = std::chrono::seconds(30);
@@ -84,16 +86,5 @@ class Collector {
   std::map<SequenceId, One> all_;
   int after_end_ = 0;
 };
-
-inline SequenceSpec FakeSequence(SequenceId id, size_t prompt, uint32_t max_tokens) {
-  SequenceSpec spec;
-  spec.id = id;
-  spec.prompt.assign(prompt, static_cast<int32_t>(1 + id % 60));
-  spec.sampling.max_tokens = max_tokens;
-  spec.sampling.seed = id;
-  spec.sampling.ignore_eos = true;
-  spec.arrival = SteadyClock::now();
-  return spec;
-}
 
 }  // namespace cleave::testing

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "model/format/hf_config.h"
+#include "model/format/test_gguf.h"
 #include "model/format/test_models.h"
 
 namespace cleave {
@@ -17,6 +18,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing_files::BuildSafetensors;
 using testing_files::GgufWriter;
+using testing_files::Open;
+using testing_files::RefusalOf;
 using testing_files::SafeTensorSpec;
 using testing_files::TempFolder;
 using testing_files::TinyConfig;
@@ -55,19 +58,6 @@ GgufWriter Mixture(Stored stored, const std::string& arch = "llama",
     }
   }
   return writer;
-}
-
-Result<std::unique_ptr<Checkpoint>> Open(const GgufWriter& writer) {
-  const TempFolder folder;
-  return OpenCheckpoint(folder.Write("tiny.gguf", writer.Build()));
-}
-
-std::string RefusalOf(const GgufWriter& writer, StatusCode code) {
-  const auto opened = Open(writer);
-  EXPECT_FALSE(opened.ok());
-  EXPECT_EQ(opened.status().code(), code) << opened.status().ToString();
-  const std::string& message = opened.status().message();
-  return message.substr(message.find("tiny.gguf: ") + 11);
 }
 
 const std::byte* DataOf(const Checkpoint& model, WeightRole role, uint32_t expert) {

@@ -10,6 +10,7 @@
 #include "model/format/gguf_tokenizer.h"
 #include "model/format/model_folder.h"
 #include "model/format/test_files.h"
+#include "model/format/test_gguf.h"
 #include "model/format/test_models.h"
 
 namespace cleave {
@@ -18,23 +19,12 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing_files::GgufWriter;
+using testing_files::Open;
 using testing_files::Raw;
+using testing_files::RefusalOf;
 using testing_files::TempFolder;
 using testing_files::TinyGguf;
 using testing_files::TinyOptions;
-
-Result<std::unique_ptr<Checkpoint>> Open(const GgufWriter& writer) {
-  const TempFolder folder;
-  return OpenCheckpoint(folder.Write("tiny.gguf", writer.Build()));
-}
-
-std::string RefusalOf(const GgufWriter& writer, StatusCode code) {
-  const auto opened = Open(writer);
-  EXPECT_FALSE(opened.ok());
-  EXPECT_EQ(opened.status().code(), code) << opened.status().ToString();
-  const std::string& message = opened.status().message();
-  return message.substr(message.find("tiny.gguf: ") + 11);
-}
 
 TEST(GgufModel, OpensALlama) {
   GgufWriter writer = TinyGguf({});
