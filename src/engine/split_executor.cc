@@ -23,7 +23,7 @@ Status SplitExecutor::Submit(const ForwardBatch& batch) {
 
 Status SplitExecutor::Collect(const RowSink& sink) {
   if (under_way_ == 0) return Internal("no batch is under way");
-  const Status status = runner_->Results(wanted_[oldest_], sink);
+  Status status = runner_->Results(wanted_[oldest_], sink);
   oldest_ = (oldest_ + 1) % wanted_.size();
   if (--under_way_ == 0) runner_->Enter(RankPhase::kIdle);
   return status;
