@@ -37,7 +37,7 @@ not said. TEXT is looked for; every one must be there.
   restarted TARGET [within S]   the rank lives, not as the process of the last signal
   gone [within S]               no process is left, nothing in /dev/shm
   exit STATUS|nonzero [within S]        the front has ended so
-  log TEXT...                   what the server wrote
+  log TEXT...                   what the server wrote; "A | B" is either
   log-lines N TEXT              so many lines of it have TEXT
   metric NAME VALUE [within S]  a sample of /metrics (summed over its labels)
   end                           SIGTERM: status 0, nothing left; implied where a case ends or the
@@ -365,7 +365,7 @@ class Case:
 
     def do_log(self, *texts):
         log = self.server.log()
-        missing = [text for text in texts if text not in log]
+        missing = [text for text in texts if not any(one in log for one in text.split(" | "))]
         if missing:
             raise AssertionError(f"no {missing[0]!r} in: {log[-800:]}")
 
