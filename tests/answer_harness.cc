@@ -6,12 +6,15 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "base/checked.h"
 #include "base/rng.h"
+#include "split/layout.h"
 
 namespace cleave {
 namespace {
 
 constexpr uint32_t kBlock = 16;
+constexpr uint32_t kBlocksARun = kRunPositions / kBlock;
 
 // Collects what an engine says until every sequence of a round has ended.
 class Collector {
@@ -87,13 +90,19 @@ Outcome RunRequests(const std::string& model, const Way& way, const Requests& re
     all_blocks += BlocksOf(s);
     largest = std::max(largest, BlocksOf(s));
   }
-  plan->executor.num_blocks = std::max(largest, all_blocks * way.blocks_share / 100);
+  // Of one rank: the longest sequence alone fits.
+  const uint32_t longest = CeilDiv(largest, way.kv_partitions * kBlocksARun) * kBlocksARun;
+  plan->executor.num_blocks =
+      std::max(way.kv_partitions == 1 ? largest : longest,
+               CeilDiv(all_blocks * way.blocks_share / 100, way.kv_partitions));
+  plan->executor.max_positions = std::max(256U, largest * kBlock);
   EngineConfig config;
-  config.max_model_len = 256;
+  config.max_model_len = plan->executor.max_positions;
+  config.kv_partitions = way.kv_partitions;
   config.max_num_seqs = way.max_num_seqs;
   config.max_num_batched_tokens = way.batched_tokens;
   config.block_size = kBlock;
-  config.num_blocks = plan->executor.num_blocks;
+  config.num_blocks = plan->executor.num_blocks * way.kv_partitions;
   config.enable_prefix_caching = way.prefix_caching;
   config.long_prefill_token_threshold = way.chunk;
   auto executor = make(model, *plan);
@@ -147,6 +156,19 @@ Requests MakeRequests(uint32_t count, uint32_t vocab, uint32_t max_tokens) {
     requests.push_back(std::move(s));
   }
   return requests;
+}
+
+void Lengthen(uint32_t count, uint32_t tokens, uint32_t vocab, Requests* requests) {
+  RngStream random(12);
+  std::vector<int32_t> more(tokens);
+  for (int32_t& id : more) id = static_cast<int32_t>(random.Below(vocab));
+  for (uint32_t i = 0; i < count; ++i) {
+    for (uint32_t t = tokens / 2; t < tokens; ++t) {
+      more[t] = static_cast<int32_t>(random.Below(vocab));
+    }
+    std::vector<int32_t>& prompt = (*requests)[i].prompt;
+    prompt.insert(prompt.begin(), more.begin(), more.end());
+  }
 }
 
 void ExpectEqualAnswers(const Outcome& plain, const Outcome& other, const std::string& what) {

@@ -23,6 +23,7 @@ struct Way {
   bool prefix_caching = false;
   uint32_t rounds = 1;          // the last one's answers count: later ones find their prefix cached
   uint32_t blocks_share = 100;  // of what all requests together need, in per cent
+  uint32_t kv_partitions = 1;   // cp · dcp of who runs it
 };
 
 struct Answer {
@@ -53,6 +54,9 @@ Outcome RunRequests(const std::string& model, const Way& way, const Requests& re
 // Greedy and sampled, short and long, with and without penalties and log-probabilities; some share
 // a prefix.
 Requests MakeRequests(uint32_t count, uint32_t vocab, uint32_t max_tokens);
+
+// The first `count` of them begin with so many tokens more, of which the first half is the same.
+void Lengthen(uint32_t count, uint32_t tokens, uint32_t vocab, Requests* requests);
 
 // Every request has the same answer in both; nothing is left running.
 void ExpectEqualAnswers(const Outcome& plain, const Outcome& other, const std::string& what);

@@ -38,7 +38,9 @@ Bill RunAndBill(const Case& c, const Requests& requests) {
     return MakeThreadReplica(model, plan, c.split, options);
   };
   const std::string path = c.model.front() == '/' ? c.model : CLEAVE_TINY "/" + c.model;
-  const Outcome outcome = RunRequests(path, c.way, requests, make);
+  Way way = c.way;
+  way.kv_partitions = KvPartitions(c.split);
+  const Outcome outcome = RunRequests(path, way, requests, make);
   EXPECT_EQ(outcome.answers.size(), requests.size());
   return bill;
 }
@@ -69,6 +71,8 @@ void ExpectUsed(const Bill& bill, uint64_t one_shot_max_bytes) {
   EXPECT_EQ(calls(Axis::kTp, CommOp::kAllReduce) > 0, tp && one_shot_max_bytes != kNever);
   EXPECT_EQ(calls(Axis::kTp, CommOp::kReduceScatter) > 0, tp && one_shot_max_bytes != kAlways);
   EXPECT_EQ(calls(Axis::kPp, CommOp::kSend) > 0, bill.split.pp > 1);
+  EXPECT_EQ(calls(Axis::kCp, CommOp::kAllGather) > 0, KvPartitions(bill.split) > 1);
+  EXPECT_EQ(calls(Axis::kCp, CommOp::kAllToAll) > 0, KvPartitions(bill.split) > 1);
   for (const CommOp op : {CommOp::kAllGather, CommOp::kAllToAll}) {
     EXPECT_EQ(calls(Axis::kEp, op) > 0, bill.split.ep > 1);
   }
@@ -112,7 +116,22 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"mixtral", {.tp = 2, .ep = 2}, kFewTokens, kChunks},
                     Case{"mixtral_q8.gguf", {.pp = 3, .tp = 4, .ep = 2}, kFewTokens, kBatch},
                     Case{"mixtral_q8.gguf", {.tp = 3, .ep = 3}, kNever, kChunks},
-                    Case{"qwen3_moe_bf16", {.tp = 4, .ep = 4}, kAlways, kBatch}));
+                    Case{"qwen3_moe_bf16", {.tp = 4, .ep = 4}, kAlways, kBatch},
+                    Case{"llama3", {.cp = 2}, kFewTokens, kBatch},
+                    Case{"llama3", {.tp = 2, .dcp = 2}, kNever, kChunks},
+                    Case{"qwen2.gguf", {.pp = 2, .tp = 2, .cp = 2, .dcp = 2}, kFewTokens, kBatch},
+                    Case{"mixtral_q8.gguf", {.tp = 2, .ep = 4, .cp = 2}, kFewTokens, kBatch}));
+
+// Sequences of several runs a rank: partials of other ranks that count, and steps of few rows.
+TEST(BillExactness, LongSequences) {
+  Requests requests = MakeRequests(5, 300, 12);
+  Lengthen(2, 6 * kRunPositions, 300, &requests);
+  for (const Split& split : {Split{.cp = 2}, Split{.tp = 2, .cp = 2, .dcp = 2}}) {
+    const Bill bill = RunAndBill({"llama3", split, kFewTokens, kBatch}, requests);
+    ExpectExact(bill);
+    ExpectUsed(bill, kFewTokens);
+  }
+}
 
 // Cuts that no tiny model is large enough for.
 class BillExactFull : public testing::TestWithParam<Split> {};

@@ -23,7 +23,8 @@ void ExpectSameOverSplits(const std::string& model, const Requests& requests,
   const Outcome plain = RunRequests(model, {.name = "one rank"}, requests);
   ASSERT_EQ(plain.answers.size(), requests.size());
   for (const Split& split : splits) {
-    for (const Way& way : ways) {
+    for (Way way : ways) {
+      way.kv_partitions = KvPartitions(split);
       const Outcome other = RunRequests(model, way, requests, MakerOf(split));
       ExpectEqualAnswers(plain, other, model + ", " + split.ToString() + ", " + way.name);
       if (testing::Test::HasFailure()) return;
@@ -79,6 +80,48 @@ INSTANTIATE_TEST_SUITE_P(
                           {.tp = 2, .ep = 2},
                           {.tp = 4, .ep = 4},
                           {.tp = 3, .ep = 3, .tp_shares = {2, 1, 1}}}}));
+
+// Sequences of several runs of 512 on every rank that shares them.
+struct LongCase {
+  const char* model;
+  Split split;
+};
+
+void PrintTo(const LongCase& c, std::ostream* out) { *out << c.model << " " << c.split.ToString(); }
+
+class ContextSame : public testing::TestWithParam<LongCase> {};
+
+const std::vector<Way> kLongWays{
+    {.name = "batch", .threads = 1},
+    {.name = "chunks of 100, preempted, cached",
+     .threads = 2,
+     .chunk = 100,
+     .batched_tokens = 160,
+     .prefix_caching = true,
+     .blocks_share = 40},
+};
+
+TEST_P(ContextSame, TinyModel) {
+  const LongCase& c = GetParam();
+  Requests requests = MakeRequests(7, 300, 12);
+  Lengthen(2, 3 * KvPartitions(c.split) * kRunPositions, 300, &requests);
+  // Its log-probabilities of a long prompt would be most of the time.
+  for (SequenceSpec& s : requests) {
+    if (s.prompt.size() > 1000) s.sampling.prompt_logprobs = -1;
+  }
+  ExpectSameOverSplits(std::string(CLEAVE_TINY) + "/" + c.model, requests, {c.split}, kLongWays);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuts, ContextSame,
+                         testing::Values(LongCase{"llama2", {.cp = 2}},
+                                         LongCase{"llama3.gguf", {.tp = 2, .dcp = 2}},
+                                         LongCase{"qwen2.gguf", {.pp = 2, .tp = 2, .cp = 2}},
+                                         LongCase{"mistral", {.cp = 3}},
+                                         LongCase{"gemma3", {.tp = 2, .cp = 2}},
+                                         LongCase{"qwen3", {.tp = 2, .cp = 2, .dcp = 2}},
+                                         LongCase{"mixtral_q8.gguf", {.tp = 2, .ep = 4, .cp = 2}},
+                                         LongCase{"mixtral", {.tp = 2, .ep = 2, .dcp = 2}},
+                                         LongCase{"qwen3_moe.gguf", {.tp = 2, .cp = 2}}));
 
 }  // namespace
 }  // namespace cleave

@@ -40,8 +40,7 @@ class ThreadReplica final : public Executor {
     Bill bill = {.split = split_};
     for (uint32_t rank = 0; rank < statuses_.size(); ++rank) {
       bill.ranks.push_back(board->bill(rank));
-      EXPECT_TRUE(bill.ranks[rank].exact() || !IsWhollyPriced(split_))
-          << "rank " << rank << " of " << BillText(bill, 0);
+      EXPECT_TRUE(bill.ranks[rank].exact()) << "rank " << rank << " of " << BillText(bill, 0);
     }
     if (bill_ != nullptr) *bill_ = std::move(bill);
   }

@@ -81,13 +81,6 @@ Status Service::Load(const LoadProgress& progress) {
   opened.settings = flags_.model.Settings();
   ASSIGN_OR_RETURN(opened.settings.split, flags_.split.ToSplit());
   ASSIGN_OR_RETURN(opened.plan, PlanModel(*checkpoint, opened.settings));
-  const Split& split = opened.settings.split;
-  if (split.cp > 1 || split.dcp > 1) {
-    return InvalidArgument(fmt::format(
-        "--cp {} and -dcp {}: sequences are not cut here yet, both must be 1; -tp, -pp, "
-        "-dp and --ep cut the model, and --dry-run shows what --cp would hold",
-        split.cp, split.dcp));
-  }
   const RankOptions& rank = opened.plan.executor;
   spdlog::info("{}", opened.plan.sizing.Account(rank.kv_shape.block_tokens));
   RETURN_IF_ERROR(LoadTemplate(*checkpoint));

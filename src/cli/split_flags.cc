@@ -42,7 +42,8 @@ void SplitFlags::AddTo(OptionTable* table) {
   axis("--tensor-parallel-size", "Ranks that share heads, columns and vocabulary (-tp, --tp)", &tp,
        {"-tp", "--tp"});
   axis("--ep", "Ranks that share experts; regroups those of a stage", &ep, {});
-  axis("--cp", "Ranks that share the KV of a sequence, in runs of 512 positions", &cp, {});
+  axis("--cp", "Ranks that share the KV of a sequence, in runs of 512 positions, and long prefills",
+       &cp, {"--prefill-context-parallel-size", "-pcp"});
   axis("--decode-context-parallel-size", "Like --cp, over the tp ranks (-dcp)", &dcp, {"-dcp"});
   table->Switch(section, "--enable-expert-parallel", "Experts over all ranks of a stage",
                 &enable_expert_parallel);

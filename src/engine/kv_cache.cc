@@ -12,7 +12,7 @@
 namespace cleave {
 
 Result<KvCache> KvCache::Create(const KvShape& shape, uint32_t layers, uint32_t kv_heads,
-                                uint32_t num_blocks) {
+                                uint32_t num_blocks, int32_t first_block) {
   const auto bytes = CheckedMul(BlockBytes(shape, layers, kv_heads), num_blocks);
   if (!bytes || *bytes == 0) {
     return InvalidArgument(fmt::format("a KV cache of {} blocks has no valid size", num_blocks));
@@ -29,6 +29,7 @@ Result<KvCache> KvCache::Create(const KvShape& shape, uint32_t layers, uint32_t 
   cache.shape_ = shape;
   cache.kv_heads_ = kv_heads;
   cache.num_blocks_ = num_blocks;
+  cache.first_block_ = first_block;
   cache.data_ = static_cast<std::byte*>(data);
   cache.bytes_ = *bytes;
   return cache;
@@ -38,6 +39,7 @@ KvCache::KvCache(KvCache&& other) noexcept
     : shape_(other.shape_),
       kv_heads_(other.kv_heads_),
       num_blocks_(other.num_blocks_),
+      first_block_(other.first_block_),
       data_(std::exchange(other.data_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)) {}
 
@@ -45,6 +47,7 @@ KvCache& KvCache::operator=(KvCache&& other) noexcept {
   std::swap(shape_, other.shape_);
   std::swap(kv_heads_, other.kv_heads_);
   std::swap(num_blocks_, other.num_blocks_);
+  std::swap(first_block_, other.first_block_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   return *this;

@@ -17,8 +17,9 @@ namespace cleave {
 class KvCache {
  public:
   // Fails with kResourceExhausted, naming the bytes and --kv-cache-memory-bytes.
+  // Holds blocks [first_block, first_block + num_blocks) of the replica's pool.
   static Result<KvCache> Create(const KvShape& shape, uint32_t layers, uint32_t kv_heads,
-                                uint32_t num_blocks);
+                                uint32_t num_blocks, int32_t first_block = 0);
   KvCache(KvCache&& other) noexcept;
   KvCache& operator=(KvCache&& other) noexcept;
   KvCache(const KvCache&) = delete;
@@ -27,8 +28,9 @@ class KvCache {
 
   [[nodiscard]] const KvShape& shape() const { return shape_; }
   [[nodiscard]] uint32_t num_blocks() const { return num_blocks_; }
+  [[nodiscard]] int32_t first_block() const { return first_block_; }
   [[nodiscard]] size_t block_stride() const { return shape_.head_bytes(); }
-  // Block 0 of a layer and KV head.
+  // The first block of a layer and KV head.
   [[nodiscard]] std::byte* head_base(uint32_t layer, uint32_t head) const {
     return data_ + (static_cast<size_t>(layer) * kv_heads_ + head) * num_blocks_ * block_stride();
   }
@@ -43,6 +45,7 @@ class KvCache {
   KvShape shape_;
   uint32_t kv_heads_ = 0;
   uint32_t num_blocks_ = 0;
+  int32_t first_block_ = 0;
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;
 };

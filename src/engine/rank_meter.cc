@@ -6,8 +6,8 @@
 
 namespace cleave {
 
-void RankMeter::BookForward(std::span<const int32_t> token_ids, uint64_t wide_rows,
-                            const EpCounts& ep, uint64_t took_ns) {
+void RankMeter::BookForward(std::span<const int32_t> token_ids, const Reported& reported,
+                            uint64_t took_ns) {
   if (context_.comm.bill == nullptr) return;
   StepCounts counts;
   counts.tokens = static_cast<uint32_t>(token_ids.size());
@@ -18,10 +18,10 @@ void RankMeter::BookForward(std::span<const int32_t> token_ids, uint64_t wide_ro
           return mine.vocab_rows.contains(static_cast<uint32_t>(id));
         }));
   }
-  counts.wide_rows = wide_rows - wide_rows_;
-  wide_rows_ = wide_rows;
-  counts.ep = ep - ep_;
-  ep_ = ep;
+  counts.wide_rows = reported.wide_rows - before_.wide_rows;
+  counts.ep = reported.ep - before_.ep;
+  counts.cp = reported.cp - before_.cp;
+  before_ = reported;
   Book(counts, took_ns);
 }
 
@@ -51,6 +51,9 @@ void RankMeter::Book(const StepCounts& counts, uint64_t took_ns) {
   if (comm.pp != nullptr) bill.AddMetered(Axis::kPp, comm.pp->stats());
   if (comm.tp != nullptr) bill.AddMetered(Axis::kTp, comm.tp->stats());
   if (comm.ep != nullptr) bill.AddMetered(Axis::kEp, comm.ep->stats());
+  for (const Group* group : {comm.cp, comm.dcp}) {
+    if (group != nullptr) bill.AddMetered(Axis::kCp, group->stats());
+  }
   bill.AddPredicted(predicted_);
   bill.AddStepTime(step_ns_);
   comm.bill->Write(bill);

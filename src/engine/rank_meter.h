@@ -18,9 +18,14 @@ class RankMeter {
   RankMeter(const RankContext& context, uint32_t group_rows)
       : context_(context), group_rows_(group_rows) {}
 
-  // Since the start: wide_rows that went into reductions as int64, and what went over ep.
-  void BookForward(std::span<const int32_t> token_ids, uint64_t wide_rows, const EpCounts& ep,
-                   uint64_t took_ns);
+  // What a rank reports since the start: rows that went into reductions as int64, and what went
+  // over ep and cp.
+  struct Reported {
+    uint64_t wide_rows = 0;
+    EpCounts ep = {};
+    CpCounts cp = {};
+  };
+  void BookForward(std::span<const int32_t> token_ids, const Reported& reported, uint64_t took_ns);
   void BookResults(std::span<const WantedRow> wanted, uint64_t took_ns);
 
  private:
@@ -29,8 +34,7 @@ class RankMeter {
   const RankContext& context_;
   const uint32_t group_rows_;
   TrafficTotals predicted_;
-  uint64_t wide_rows_ = 0;
-  EpCounts ep_;
+  Reported before_;
   uint64_t step_ns_ = 0;
 };
 

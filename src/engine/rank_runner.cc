@@ -1,5 +1,7 @@
 #include "engine/rank_runner.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -39,8 +41,15 @@ Result<std::unique_ptr<RankRunner>> RankRunner::Create(std::unique_ptr<Checkpoin
   const RankLayout& mine = runner->layout_.ranks[rank];
   KvShape shape = options.kv_shape;
   shape.head_dim = config.head_dim;
-  ASSIGN_OR_RETURN(KvCache kv, KvCache::Create(shape, mine.layers.size(), mine.kv_heads.size(),
-                                               options.num_blocks));
+  const uint64_t first_block =
+      uint64_t{KvPartitionOf(layout.split, mine.coord)} * options.num_blocks;
+  if (first_block + options.num_blocks > INT32_MAX) {
+    return InvalidArgument(fmt::format("{} KV blocks on each of {} ranks are more than {}",
+                                       options.num_blocks, KvPartitions(layout.split), INT32_MAX));
+  }
+  ASSIGN_OR_RETURN(KvCache kv,
+                   KvCache::Create(shape, mine.layers.size(), mine.kv_heads.size(),
+                                   options.num_blocks, static_cast<int32_t>(first_block)));
   runner->kv_ = std::make_unique<KvCache>(std::move(kv));
   ASSIGN_OR_RETURN(runner->weights_, LoadWeights(*runner->checkpoint_, mine, options.float_type,
                                                  &runner->pool_, progress));
@@ -54,8 +63,9 @@ Result<std::unique_ptr<RankRunner>> RankRunner::Create(std::unique_ptr<Checkpoin
                       .max_batch_tokens = options.max_batch_tokens,
                       .max_positions = options.max_positions};
   runner->decoder_ = std::make_unique<Decoder>(runner->context_, runner->kv_.get());
+  RETURN_IF_ERROR(runner->decoder_->status());
   runner->meter_.emplace(runner->context_, runner->rows_at_once_);
-  if (mine.last_stage) {
+  if (mine.last_stage && mine.coord.cp == 0) {
     runner->head_ = std::make_unique<Head>(runner->context_, runner->rows_at_once_);
   }
   if (layout.split.pp > 1) {
@@ -68,7 +78,10 @@ Result<std::unique_ptr<RankRunner>> RankRunner::Create(std::unique_ptr<Checkpoin
 Status RankRunner::Forward(const ForwardBatch& batch) {
   const uint64_t start_ns = SteadyNanos();
   RETURN_IF_ERROR(decoder_->Forward(batch));
-  meter_->BookForward(batch.token_ids, decoder_->wide_rows(), decoder_->ep_counts(),
+  meter_->BookForward(batch.token_ids,
+                      {.wide_rows = decoder_->wide_rows(),
+                       .ep = decoder_->ep_counts(),
+                       .cp = decoder_->cp_counts()},
                       SteadyNanos() - start_ns);
   return OkStatus();
 }
@@ -82,6 +95,8 @@ Status RankRunner::Results(std::span<const WantedRow> wanted, const RowSink& sin
 
 Status RankRunner::GiveResults(std::span<const WantedRow> wanted, const RowSink& sink) {
   const bool leads = context_.rank == 0;
+  // All cp ranks have the same rows: one of them is enough.
+  if (context_.mine().coord.cp != 0) return OkStatus();
   for (uint32_t first = 0; first < wanted.size(); first += rows_at_once_) {
     const auto count = std::min<size_t>(rows_at_once_, wanted.size() - first);
     const auto group = wanted.subspan(first, count);

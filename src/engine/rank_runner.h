@@ -83,7 +83,7 @@ class RankRunner {
   RankContext context_;
   std::unique_ptr<KvCache> kv_;
   std::unique_ptr<Decoder> decoder_;
-  std::unique_ptr<Head> head_;  // on last stages
+  std::unique_ptr<Head> head_;  // on last stages, cp 0
   std::optional<RankMeter> meter_;
   std::vector<MaxLogit> highest_;  // [rows at once] on their way between stages
   std::vector<float> logits_;      // [V] on the leader of a pipeline

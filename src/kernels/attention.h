@@ -51,7 +51,8 @@ struct AttentionJob {
   uint32_t window = 0;  // positions seen, the query's own included; 0 = all
   float scale = 0;      // q is multiplied by scale · log2(e), rounded once, before the scores
   std::span<const int32_t> block_table;  // block of positions [i·block_tokens, …)
-  const std::byte* kv = nullptr;         // block 0 of this layer and KV head
+  int32_t first_block = 0;               // what the table calls the block at `kv`
+  const std::byte* kv = nullptr;         // of this layer and KV head
   size_t block_stride = 0;               // bytes from a block to the next
 };
 

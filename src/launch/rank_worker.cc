@@ -11,6 +11,8 @@ RankComm CommOf(World* world, const Split& split) {
   return {.tp = split.tp > 1 ? world->group(Axis::kTp) : nullptr,
           .pp = split.pp > 1 ? world->group(Axis::kPp) : nullptr,
           .ep = split.ep > 1 ? world->group(Axis::kEp) : nullptr,
+          .cp = split.cp > 1 ? world->group(Axis::kCp) : nullptr,
+          .dcp = split.dcp > 1 ? world->dcp() : nullptr,
           .line = &world->line(),
           .bill = split.ranks_per_replica() > 1 ? world->bill() : nullptr};
 }

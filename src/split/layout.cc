@@ -126,14 +126,27 @@ double Layout::TpCeiling() const {
   return split.tp / mean;
 }
 
+Range Layout::DcpQueries(const RankCoord& coord) const {
+  RankCoord member = coord;
+  member.tp = coord.tp / split.dcp * split.dcp;
+  const uint32_t begin = of(member).q_heads.begin;
+  member.tp += split.dcp - 1;
+  return {begin, of(member).q_heads.end};
+}
+
 bool HoldsRun(const Split& split, const RankCoord& coord, uint32_t run) {
-  return run % split.cp == coord.cp && run / split.cp % split.dcp == coord.tp % split.dcp;
+  return run % KvPartitions(split) == KvPartitionOf(split, coord);
+}
+
+Range CpRowsOf(const Split& split, uint32_t cp_rank, uint32_t tokens) {
+  if (!CpSharesRows(split, tokens)) return {0, tokens};
+  return EvenShare(tokens, split.cp, cp_rank);
 }
 
 uint32_t PositionsHeld(const Split& split, const RankCoord& coord, uint32_t positions) {
   // Runs go round the shards; shard s of `shards` holds runs s, s + shards, …
-  const uint32_t shards = split.cp * split.dcp;
-  const uint32_t shard = coord.tp % split.dcp * split.cp + coord.cp;
+  const uint32_t shards = KvPartitions(split);
+  const uint32_t shard = KvPartitionOf(split, coord);
   const uint32_t whole_runs = positions / kRunPositions;
   uint32_t held = (whole_runs / shards + (shard < whole_runs % shards ? 1 : 0)) * kRunPositions;
   if (whole_runs % shards == shard) held += positions % kRunPositions;

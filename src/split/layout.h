@@ -13,7 +13,7 @@
 //   experts      whole, over ep ranks, whose weight is their ranks' together; their columns over
 //                the ranks of an ep rank (ExpertPlaceOf), over tp when ep is 1
 //   positions    runs of 512: run r is held by cp rank r mod cp, and there by rank (r / cp) mod dcp
-//                of each dcp group
+//                of each dcp group (KvPartitionOf)
 //
 // KV heads that two tp ranks need are held by both: replicated_kv_heads counts the extra copies.
 // Ranks of a dcp group hold the KV heads of all its query heads, each at its own positions.
@@ -81,6 +81,8 @@ struct Layout {
   [[nodiscard]] const RankLayout& of(const RankCoord& coord) const {
     return ranks[RankOf(split, coord)];
   }
+  // The query heads of all ranks of a rank's dcp group: those it attends for, at its positions.
+  [[nodiscard]] Range DcpQueries(const RankCoord& coord) const;
   // The largest share over the even one, of what a stage's tp ranks compute in each half of a
   // layer: the ceiling of tp's speed-up is tp / (its weighted mean). 1 = perfectly even. Replicated
   // KV heads are work too. With ep: over the stage's ranks, tokens spread evenly over experts.
@@ -90,8 +92,21 @@ struct Layout {
   [[nodiscard]] double TpCeiling() const;
 };
 
-// Whether the rank keeps the keys and values of run `run` (positions 512 · run …) of its KV heads.
+// The ranks that share a KV head's positions hold a partition each: run r (positions 512 · r …)
+// belongs to partition r mod KvPartitions.
+inline uint32_t KvPartitions(const Split& split) { return split.cp * split.dcp; }
+inline uint32_t KvPartitionOf(const Split& split, const RankCoord& coord) {
+  return coord.tp % split.dcp * split.cp + coord.cp;
+}
+// Whether the rank keeps the keys and values of run `run` of its KV heads.
 bool HoldsRun(const Split& split, const RankCoord& coord, uint32_t run);
+// The rows of a step of `tokens` that a rank computes, attention aside: all; or, where cp ranks
+// have rows enough for their matrices to be worth it, an even share.
+inline constexpr uint32_t kCpRowsWorthSharing = 16;  // of each rank
+Range CpRowsOf(const Split& split, uint32_t cp_rank, uint32_t tokens);
+inline bool CpSharesRows(const Split& split, uint32_t tokens) {
+  return split.cp > 1 && tokens / split.cp >= kCpRowsWorthSharing;
+}
 // How many of the positions [0, positions) it keeps.
 uint32_t PositionsHeld(const Split& split, const RankCoord& coord, uint32_t positions);
 

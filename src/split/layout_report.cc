@@ -154,6 +154,7 @@ TrafficTotals StepTotals(const Layout& layout, uint32_t tokens, const TrafficOpt
     counts.embedded_tokens = rank.first_stage && rank.coord.tp == 0 ? tokens : 0;
     if (layout.shape.post_norms) counts.wide_rows = uint64_t{2} * rank.layers.size() * tokens;
     counts.ep = ExpectedEpCounts(layout, rank.rank, tokens, expert_rows);
+    counts.cp = ExpectedCpCounts(layout, rank.rank, tokens);
     AddTrafficOfStep(layout, rank.rank, counts, options, &totals);
   }
   return totals;
@@ -174,7 +175,9 @@ std::string ReportText(const LayoutReport& report) {
   text += TrafficText("a decoded token", report, 1);
   text += TrafficText(fmt::format("a prefill of {} tokens", report.prefill_tokens).c_str(), report,
                       report.prefill_tokens);
-  if (!IsWhollyPriced(split)) text += "what cp and dcp exchange is not in these figures\n";
+  if (!IsWhollyPriced(split, report.traffic.dialect)) {
+    text += "what cp and dcp exchange is not in these figures\n";
+  }
   return text;
 }
 
@@ -190,7 +193,7 @@ std::string ReportJson(const LayoutReport& report) {
   json["tp_ceiling"] = layout.TpCeiling();
   json["ranks"] = Json::array();
   for (const RankLayout& rank : layout.ranks) json["ranks"].push_back(RankJson(report, rank));
-  json["traffic"] = {{"whole", IsWhollyPriced(layout.split)},
+  json["traffic"] = {{"whole", IsWhollyPriced(layout.split, report.traffic.dialect)},
                      {"decode", TrafficJson(report, 1)},
                      {"prefill", TrafficJson(report, report.prefill_tokens)}};
   return json.dump(2) + "\n";

@@ -83,7 +83,11 @@ TEST(LayoutReport, TextSaysWhoHoldsWhatAndWhatItCosts) {
   EXPECT_THAT(text, Not(HasSubstr("not in these figures")));
   const Layout context = Make(DemoShape(), {.cp = 2});
   report.layout = &context;
+  // Two ranks, 30 layers, 9 heads: what a partial is, and a bin of 64 values and a mass.
+  EXPECT_THAT(ReportText(report), HasSubstr("  cp  all_gather    120  282960"));
+  report.traffic.dialect = Dialect::kVllm;
   EXPECT_THAT(ReportText(report), HasSubstr("what cp and dcp exchange is not in these figures"));
+  report.traffic.dialect = Dialect::kCleave;
   const Layout one = Make(DemoShape(), {});
   report.layout = &one;
   EXPECT_THAT(ReportText(report), HasSubstr("a decoded token: nothing is exchanged"));

@@ -18,7 +18,9 @@ constexpr uint64_t kExpertBytes = 2;       // which
 constexpr uint64_t kExponentBytes = 1;     // of a row's quantum
 constexpr uint64_t kWireBlock = 32;        // elements
 constexpr uint64_t kBf16Bytes = 2;
-constexpr uint64_t kVllmPpTensors = 2;  // hidden rows and residual
+constexpr uint64_t kPartialCodeBytes = 4;  // what a partial attention is
+constexpr uint64_t kBinBytes = 8;          // an integer of a bin, narrow
+constexpr uint64_t kVllmPpTensors = 2;     // hidden rows and residual
 constexpr uint32_t kVllmVocabPad = 64;
 
 // One step of one rank on its way into the bill.
@@ -30,12 +32,16 @@ struct Step {
   TrafficTotals* totals;
 
   [[nodiscard]] uint64_t hidden() const { return layout.shape.hidden_size; }
+  // The rows that this rank computes.
+  [[nodiscard]] uint64_t rows() const {
+    return CpRowsOf(layout.split, rank.coord.cp, counts.tokens).size();
+  }
 };
 
 void AddReductions(const Step& step) {
   const uint64_t halves = step.layout.split.ep > 1 ? 1 : kReductionsALayer;
   const uint64_t calls = halves * step.rank.layers.size();
-  const uint64_t rows = step.counts.tokens;
+  const uint64_t rows = step.rows();
   const uint64_t flags = calls * rows * kFlagBytes;
   const uint64_t wide = step.counts.wide_rows;
   if (IsOneShot(rows, step.hidden(), step.options)) {
@@ -61,7 +67,7 @@ void AddTp(const Step& step) {
                        counts.embedded_tokens * step.hidden() * kFloatBytes);
     }
   }
-  if (!step.rank.last_stage) return;
+  if (!step.rank.last_stage || step.rank.coord.cp != 0) return;
   step.totals->Add(Axis::kTp, CommOp::kAllGather,
                    uint64_t{counts.greedy_groups} + counts.full_groups,
                    counts.greedy_rows * kCandidateBytes +
@@ -104,6 +110,43 @@ void AddEp(const Step& step) {
     bytes += counts.rows_sent[wire] * RowWireBytes(static_cast<RowWire>(wire), step.hidden());
   }
   step.totals->Add(Axis::kEp, CommOp::kAllToAll, 3 * layers, bytes);
+}
+
+uint64_t BinBytes(const Step& step, const CpCounts::Bins& bins) {
+  return (bins.narrow + 2 * bins.wide) * (step.layout.shape.head_dim + 1) * kBinBytes;
+}
+
+// What every layer gathers over cp and dcp, of sizes that the plan tells.
+void AddCpGathers(const Step& step) {
+  const Split& split = step.layout.split;
+  const uint64_t tokens = step.counts.tokens;
+  const uint64_t layers = step.rank.layers.size();
+  const uint64_t heads = step.rank.q_heads.size();
+  const uint64_t head_bytes = step.layout.shape.head_dim * kFloatBytes;
+  const auto add = [&](uint64_t calls, uint64_t bytes) {
+    step.totals->Add(Axis::kCp, CommOp::kAllGather, layers * calls, layers * bytes);
+  };
+  if (split.dcp > 1) {
+    const uint64_t group_heads = step.layout.DcpQueries(step.rank.coord).size();
+    add(2, tokens * (heads * head_bytes + group_heads * kPartialCodeBytes));
+  }
+  if (split.cp > 1) add(1, tokens * heads * kPartialCodeBytes);
+  if (!CpSharesRows(split, step.counts.tokens)) return;
+  add(3, step.rows() * (heads + uint64_t{2} * step.rank.kv_heads.size()) * head_bytes);
+  const uint64_t calls = split.ep > 1 ? layers : 1;
+  step.totals->Add(Axis::kCp, CommOp::kAllGather, calls,
+                   calls * step.rows() * step.hidden() * kFloatBytes);
+}
+
+void AddCp(const Step& step) {
+  if (step.counts.tokens == 0) return;
+  AddCpGathers(step);
+  const CpCounts& counts = step.counts.cp;
+  step.totals->Add(Axis::kCp, CommOp::kAllGather, counts.gathers, BinBytes(step, counts.gathered));
+  const bool shared = CpSharesRows(step.layout.split, step.counts.tokens);
+  const uint64_t calls = (step.layout.split.dcp > 1 ? 1U : 0U) + (shared ? 1U : 0U);
+  step.totals->Add(Axis::kCp, CommOp::kAllToAll, calls * step.rank.layers.size(),
+                   BinBytes(step, counts.exchanged));
 }
 
 // The chance that a token goes to any of `held` experts.
@@ -202,6 +245,35 @@ EpCounts ExpectedEpCounts(const Layout& layout, uint32_t rank, uint32_t tokens, 
   return counts;
 }
 
+CpCounts operator-(const CpCounts& a, const CpCounts& b) {
+  const auto less = [](const CpCounts::Bins& x, const CpCounts::Bins& y) {
+    return CpCounts::Bins{.narrow = x.narrow - y.narrow, .wide = x.wide - y.wide};
+  };
+  return {.gathered = less(a.gathered, b.gathered),
+          .gathers = a.gathers - b.gathers,
+          .exchanged = less(a.exchanged, b.exchanged)};
+}
+
+CpCounts ExpectedCpCounts(const Layout& layout, uint32_t rank, uint32_t tokens) {
+  const RankLayout& mine = layout.ranks[rank];
+  const Split& split = layout.split;
+  const uint64_t layers = mine.layers.size();
+  const uint64_t heads = mine.q_heads.size();
+  CpCounts counts;
+  if (split.dcp > 1) {
+    const uint64_t others = layout.DcpQueries(mine.coord).size() - heads;
+    counts.exchanged.narrow += layers * tokens * others;
+  }
+  if (CpSharesRows(split, tokens)) {
+    const uint64_t others = tokens - CpRowsOf(split, mine.coord.cp, tokens).size();
+    counts.exchanged.narrow += layers * others * heads;
+  } else if (split.cp > 1 && tokens > 0) {
+    counts.gathered.narrow = layers * tokens * heads;
+    counts.gathers = layers;
+  }
+  return counts;
+}
+
 void TrafficTotals::Add(const TrafficTotals& other) {
   for (size_t i = 0; i < entries_.size(); ++i) {
     entries_[i].calls += other.entries_[i].calls;
@@ -233,6 +305,7 @@ void AddTrafficOfStep(const Layout& layout, uint32_t rank, const StepCounts& cou
   if (layout.split.tp > 1) vllm ? AddVllmTp(step) : AddTp(step);
   if (layout.split.pp > 1) vllm ? AddVllmPp(step) : AddPp(step);
   if (layout.split.ep > 1 && !vllm) AddEp(step);
+  if (KvPartitions(layout.split) > 1 && !vllm) AddCp(step);
 }
 
 std::vector<Transfer> TrafficOfStep(const Layout& layout, uint32_t rank, const StepCounts& counts,
@@ -242,6 +315,8 @@ std::vector<Transfer> TrafficOfStep(const Layout& layout, uint32_t rank, const S
   return totals.List();
 }
 
-bool IsWhollyPriced(const Split& split) { return split.cp == 1 && split.dcp == 1; }
+bool IsWhollyPriced(const Split& split, Dialect dialect) {
+  return dialect == Dialect::kCleave || KvPartitions(split) == 1;
+}
 
 }  // namespace cleave

@@ -9,14 +9,15 @@
 //   of D integer sums.
 //                      A row is one byte for the flag that says which, and D · 4 bytes, or D · 8
 //                      where its sums escaped to int64 on this rank ("wide"). One-shot, while
-//                      T · (1 + D · 4) is at most one_shot_max_bytes: all of it.
+//                      T · (1 + D · 4) is at most one_shot_max_bytes: all of it. T is the rank's
+//                      own rows where cp shares them out (CpRowsOf).
 //      reduce_scatter  Past that: rank i of n owns columns EvenShare(D, n, i); it hands over the
 //                      flags and the others' columns: T · 1 + (D - own) · (4 or 8) a row,
 //      all_gather      then the sums of its own as fp32: T · own · 4.
 //   tp all_gather      On the first stage, one a step: D · 4 for each row of the embedding that
-//                      this rank holds. On the last stage, for each group of results that has
-//                      greedy rows, one: the best logit of this rank's vocabulary (fp32) and its
-//                      token (int32), 8 bytes a row; and for each that has full rows, one: this
+//                      this rank holds. On cp 0 of the last stage, for each group of results that
+//                      has greedy rows, one: the best logit of this rank's vocabulary (fp32) and
+//                      its token (int32), 8 bytes a row; and for each that has full rows, one: this
 //                      rank's vocabulary in fp32, V/n · 4 a row.
 //   pp send            T · D · 4 from each rank to the one of the next stage with the same tp and
 //                      cp place; and from tp 0, cp 0 of the last stage to that of the first, the
@@ -28,13 +29,23 @@
 //      all_to_all      three a layer: own rows to each other rank that holds any of their experts,
 //                      as its kernels take them (RowWireBytes); then, of totals that are not of
 //                      own rows, a flag each, and D · 4 or, wide, D · 8.
+//   cp                 of H query and G KV heads of d on this rank, each layer:
+//      all_gather      where rows are shared out (R of them here): q, k and v, in three calls,
+//                      R · (H + 2 · G) · d · 4. With dcp, q of all rows, T · H · d · 4.
+//                      What the partial attentions are, 4 bytes each: with dcp T · (heads of the
+//                      dcp group), with cp T · H. Where rows are not shared out, then the partials
+//                      over cp: of each bin that counts, d + 1 integers of 8 bytes, or 16 (wide).
+//                      Shared rows, once a step, or with ep after every attention: R · D · 4.
+//      all_to_all      with dcp the partials of other ranks' heads; with cp, where rows are shared
+//                      out, those of other ranks' rows. Bins as above.
 //
 // vLLM, as it is at this date: all_reduce of T · D bf16, two a layer and one for the embedding; the
 // residual travels beside the hidden rows, both in bf16 and sliced over tp where tp divides T · D,
 // then gathered by the receiver; logits of every sampled row are gathered in bf16, the vocabulary
-// padded to 64. Its results go by its own queue and are not counted.
+// padded to 64. Its results go by its own queue and are not counted; nor is what its context
+// parallelism exchanges (IsWhollyPriced).
 //
-// What cp and dcp exchange between themselves is not in it (IsWhollyPriced). Any thread.
+// Any thread.
 
 #include <array>
 #include <cstdint>
@@ -68,7 +79,21 @@ struct EpCounts {
 };
 EpCounts operator-(const EpCounts& a, const EpCounts& b);
 
-// What a step did, on one rank. All but the last two follow from its plan; those are reported.
+// What a rank handed to others of partial attentions, over all layers.
+struct CpCounts {
+  struct Bins {
+    uint64_t narrow = 0;
+    uint64_t wide = 0;
+    bool operator==(const Bins&) const = default;
+  };
+  Bins gathered = {};    // to all of them
+  uint64_t gathers = 0;  // in so many calls
+  Bins exchanged = {};   // to the ranks of their heads or rows
+  bool operator==(const CpCounts&) const = default;
+};
+CpCounts operator-(const CpCounts& a, const CpCounts& b);
+
+// What a step did, on one rank. All but the last three follow from its plan; those are reported.
 struct StepCounts {
   uint32_t tokens = 0;         // rows of the batch
   uint32_t greedy_rows = 0;    // sampled by their highest logit alone
@@ -78,6 +103,7 @@ struct StepCounts {
   uint32_t embedded_tokens = 0;  // whose embedding row this rank holds
   uint64_t wide_rows = 0;        // rows that went into a tp reduction as int64, over all layers
   EpCounts ep = {};
+  CpCounts cp = {};
 };
 
 struct Transfer {
@@ -96,6 +122,8 @@ struct TrafficOptions {
 
 // What is to be expected of a step whose tokens go to all experts alike.
 EpCounts ExpectedEpCounts(const Layout& layout, uint32_t rank, uint32_t tokens, RowWire wire);
+// Likewise where every rank holds a run that every row sees, in one bin of 64 bits.
+CpCounts ExpectedCpCounts(const Layout& layout, uint32_t rank, uint32_t tokens);
 
 // Calls and bytes by axis and operation: a bill that steps are added to.
 class TrafficTotals {
@@ -136,7 +164,7 @@ std::vector<Transfer> TrafficOfStep(const Layout& layout, uint32_t rank, const S
 void AddTrafficOfStep(const Layout& layout, uint32_t rank, const StepCounts& counts,
                       const TrafficOptions& options, TrafficTotals* totals);
 
-// Whether all that the layout's ranks exchange is counted; false with cp or dcp above 1.
-bool IsWhollyPriced(const Split& split);
+// Whether all that the split's ranks exchange is counted: not in vLLM's cp or dcp.
+bool IsWhollyPriced(const Split& split, Dialect dialect);
 
 }  // namespace cleave

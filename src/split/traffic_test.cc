@@ -38,24 +38,27 @@ class PackingRank {
   // Which rows are wide is drawn; the counts say how many were.
   StepCounts Run(RngStream* rng) {
     StepCounts counts;
-    counts.tokens = Draw(rng, 0, 5);
+    counts.tokens = rng->Below(4) == 0 ? Draw(rng, 6, 60) : Draw(rng, 0, 5);
     const std::vector<Group> groups = DrawGroups(rng, &counts);
     const bool tp = layout_.split.tp > 1;
     if (rank_.first_stage) Embed(rng, &counts);
     for (uint32_t layer = rank_.layers.begin; layer < rank_.layers.end; ++layer) {
+      AttendOverPositions(rng, &counts);
       if (tp) Reduce(rng, &counts);
+      if (layout_.split.ep > 1) ShareRows(counts);
       if (layout_.split.ep > 1) {
         ExchangeExperts(rng, &counts);
       } else if (tp) {
         Reduce(rng, &counts);
       }
     }
+    if (layout_.split.ep == 1) ShareRows(counts);
     if (!rank_.last_stage) {
       if (counts.tokens > 0) Hand(Axis::kPp, CommOp::kSend, Residual(counts.tokens));
       return counts;
     }
     for (const Group& group : groups) {
-      if (tp) Gather(group);
+      if (tp && rank_.coord.cp == 0) Gather(group);
       Report(group);
     }
     return counts;
@@ -104,11 +107,12 @@ class PackingRank {
 
   void Reduce(RngStream* rng, StepCounts* counts) {
     if (counts->tokens == 0) return;
-    const uint64_t narrow = counts->tokens * (1 + 4 * uint64_t{layout_.shape.hidden_size});
+    const uint32_t rows = OwnRows(counts->tokens);
+    const uint64_t narrow = rows * (1 + 4 * uint64_t{layout_.shape.hidden_size});
     const bool one_shot = narrow <= one_shot_max_bytes_;
     Bytes sums;
     Bytes own;
-    for (uint32_t t = 0; t < counts->tokens; ++t) {
+    for (uint32_t t = 0; t < rows; ++t) {
       const bool wide = rng->Below(3) == 0;
       counts->wide_rows += wide ? 1 : 0;
       Put(&sums, sizeof(uint8_t));
@@ -123,10 +127,20 @@ class PackingRank {
     Hand(Axis::kTp, CommOp::kAllGather, own);
   }
 
-  // Rows owned, one by one: row t belongs to the first of R ranks whose border is past it.
+  [[nodiscard]] bool RowsAreShared(uint32_t tokens) const {
+    return layout_.split.cp > 1 && tokens >= 16 * layout_.split.cp;
+  }
+  // Rows that the rank computes under cp.
+  [[nodiscard]] uint32_t OwnRows(uint32_t tokens) const {
+    return RowsAreShared(tokens) ? RowsOfPlace(tokens, layout_.split.cp, rank_.coord.cp) : tokens;
+  }
+  // Rows that it routes under ep.
   [[nodiscard]] uint32_t OwnedRows(uint32_t tokens) const {
-    const uint32_t members = layout_.split.tp * layout_.split.cp;
-    const uint32_t place = rank_.coord.tp * layout_.split.cp + rank_.coord.cp;
+    return RowsOfPlace(tokens, layout_.split.tp * layout_.split.cp,
+                       rank_.coord.tp * layout_.split.cp + rank_.coord.cp);
+  }
+  // Row by row: row t belongs to the first of `members` places whose border is past it.
+  static uint32_t RowsOfPlace(uint32_t tokens, uint32_t members, uint32_t place) {
     uint32_t owned = 0;
     for (uint32_t t = 0; t < tokens; ++t) {
       uint32_t owner = 0;
@@ -134,6 +148,51 @@ class PackingRank {
       owned += owner == place ? 1 : 0;
     }
     return owned;
+  }
+
+  void ShareRows(const StepCounts& counts) {
+    if (!RowsAreShared(counts.tokens)) return;
+    Hand(Axis::kCp, CommOp::kAllGather, Residual(OwnRows(counts.tokens)));
+  }
+
+  // A few bins of d counts and a mass, drawn.
+  Bytes Bins(RngStream* rng, CpCounts::Bins* counted) const {
+    Bytes out;
+    for (uint32_t bins = Draw(rng, 1, 4); bins > 0; --bins) {
+      const bool wide = rng->Below(3) == 0;
+      ++(wide ? counted->wide : counted->narrow);
+      for (uint32_t i = 0; i <= layout_.shape.head_dim; ++i) Put(&out, wide ? 16 : 8);
+    }
+    return out;
+  }
+
+  void AttendOverPositions(RngStream* rng, StepCounts* counts) {
+    const Split& split = layout_.split;
+    if (counts->tokens == 0 || split.cp * split.dcp == 1) return;
+    const auto floats = [&](uint32_t rows, uint32_t heads) {
+      return Bytes(size_t{rows} * heads * layout_.shape.head_dim * sizeof(float));
+    };
+    const bool shared = RowsAreShared(counts->tokens);
+    if (shared) {
+      for (const uint32_t heads :
+           {rank_.q_heads.size(), rank_.kv_heads.size(), rank_.kv_heads.size()}) {
+        Hand(Axis::kCp, CommOp::kAllGather, floats(OwnRows(counts->tokens), heads));
+      }
+    }
+    if (split.dcp > 1) {
+      uint32_t heads = 0;
+      for (const uint32_t rank : DcpGroupOf(split, rank_.rank)) {
+        heads += layout_.ranks[rank].q_heads.size();
+      }
+      Hand(Axis::kCp, CommOp::kAllGather, floats(counts->tokens, rank_.q_heads.size()));
+      Hand(Axis::kCp, CommOp::kAllGather, Bytes(size_t{counts->tokens} * heads * 4));
+      Hand(Axis::kCp, CommOp::kAllToAll, Bins(rng, &counts->cp.exchanged));
+    }
+    if (split.cp == 1) return;
+    Hand(Axis::kCp, CommOp::kAllGather, Bytes(size_t{counts->tokens} * rank_.q_heads.size() * 4));
+    if (shared) return Hand(Axis::kCp, CommOp::kAllToAll, Bins(rng, &counts->cp.exchanged));
+    ++counts->cp.gathers;
+    Hand(Axis::kCp, CommOp::kAllGather, Bins(rng, &counts->cp.gathered));
   }
 
   void ExchangeExperts(RngStream* rng, StepCounts* counts) {
@@ -381,10 +440,10 @@ TEST(Traffic, NamesItsOperations) {
 }
 
 TEST(Traffic, SaysWhatItLeavesOut) {
-  EXPECT_TRUE(IsWhollyPriced({.dp = 2, .pp = 2, .tp = 2}));
-  EXPECT_FALSE(IsWhollyPriced({.cp = 2}));
-  EXPECT_FALSE(IsWhollyPriced({.tp = 2, .dcp = 2}));
-  EXPECT_TRUE(IsWhollyPriced({.tp = 2, .ep = 2}));
+  EXPECT_TRUE(IsWhollyPriced({.tp = 2, .cp = 2, .dcp = 2}, Dialect::kCleave));
+  EXPECT_TRUE(IsWhollyPriced({.dp = 2, .pp = 2, .tp = 2}, Dialect::kVllm));
+  EXPECT_FALSE(IsWhollyPriced({.cp = 2}, Dialect::kVllm));
+  EXPECT_FALSE(IsWhollyPriced({.tp = 2, .dcp = 2}, Dialect::kVllm));
 }
 
 }  // namespace

@@ -4,38 +4,20 @@
 #include <array>
 
 namespace cleave {
-namespace {
-
-// Query tokens of one item: enough to reuse a run's keys, small enough to share out.
-constexpr uint32_t kTile = 32;
-
-}  // namespace
-
 AttentionHalf::AttentionHalf(const RankContext& context, KvCache* kv, RowStages* stages,
                              RowSum* sum)
     : context_(context),
-      kv_(kv),
       stages_(stages),
       sum_(sum),
+      core_(MakeAttentionCore(context, kv)),
       heads_(context.mine().q_heads.size()),
-      kv_heads_(context.mine().kv_heads.size()),
-      next_item_(context.mine().layers.size()) {
-  const RankLayout& mine = context.mine();
-  const uint32_t q_per_kv = context.config->q_per_kv();
-  for (uint32_t kv_head = mine.kv_heads.begin; kv_head < mine.kv_heads.end; ++kv_head) {
-    const Range absolute = mine.QueriesOf(kv_head, q_per_kv);
-    queries_of_.push_back({absolute.begin - mine.q_heads.begin, absolute.end - mine.q_heads.begin});
-  }
+      kv_heads_(context.mine().kv_heads.size()) {
   const size_t tokens = context.max_batch_tokens;
   const size_t d = context.config->head_dim;
-  items_.reserve(tokens * kv_heads_);
-  q_.resize(tokens * heads_ * d);
-  k_.resize(tokens * kv_heads_ * d);
-  v_.resize(tokens * kv_heads_ * d);
-  out_.resize(tokens * heads_ * d);
-  for (uint32_t thread = 0; thread < context.pool->size(); ++thread) {
-    scratch_.emplace_back(context.config->head_dim);
-  }
+  rows_.q.resize(tokens * heads_ * d);
+  rows_.k.resize(tokens * kv_heads_ * d);
+  rows_.v.resize(tokens * kv_heads_ * d);
+  rows_.out.resize(tokens * heads_ * d);
   FindRopeSettings();
   rope_rows_.resize(ropes_.size() * tokens * d);
 }
@@ -63,59 +45,44 @@ float* AttentionHalf::RopeRow(uint32_t rope, uint32_t row) {
 
 // The rows that FinishRow takes on the same thread: nobody has to wait for them.
 void AttentionHalf::MakeRopeRows(const StepRows& step, uint32_t thread) {
-  const ThreadPool::Share rows = context_.pool->ShareOf(step.tokens, thread);
-  for (uint32_t row = rows.begin; row < rows.end; ++row) {
+  const ThreadPool::Share share = context_.pool->ShareOf(step.own.size(), thread);
+  for (uint32_t i = share.begin; i < share.end; ++i) {
+    const uint32_t row = step.own.begin + i;
     for (uint32_t rope = 0; rope < ropes_.size(); ++rope) {
       ropes_[rope].MakeRow(step.position_of[row], RopeRow(rope, row));
     }
   }
 }
 
-void AttentionHalf::Plan(const StepRows& step) {
-  items_.clear();
-  uint32_t row = 0;
-  for (uint32_t s = 0; s < step.sequences.size(); ++s) {
-    const BatchSequence& sequence = step.sequences[s];
-    // Later tiles see more positions: the long ones go out first.
-    for (uint32_t end = sequence.tokens; end > 0;) {
-      const uint32_t begin = (end - 1) / kTile * kTile;
-      for (uint32_t head = 0; head < kv_heads_; ++head) {
-        items_.push_back({s, head, row + begin, end - begin, sequence.first_position + begin});
-      }
-      end = begin;
-    }
-    row += sequence.tokens;
-  }
-  for (std::atomic<uint32_t>& next : next_item_) next.store(0, std::memory_order_relaxed);
-}
-
 void AttentionHalf::Run(uint32_t layer, const StepRows& step, float* x, uint32_t thread) {
   const LayerWeights& w = context_.weights->layers[layer];
-  RowStages::Stage& stage = stages_->Of(step.tokens, thread);
+  const size_t d = context_.config->head_dim;
+  const uint32_t own = step.own.size();
+  const size_t q_at = step.own.begin * heads_ * d;
+  const size_t kv_at = step.own.begin * kv_heads_ * d;
+  float* own_x = x + static_cast<size_t>(step.own.begin) * context_.hidden_size();
+  RowStages::Stage& stage = stages_->Of(own, thread);
   const std::array<const PackedMatrix*, 3> inputs{&w.q, &w.k, &w.v};
   // V's rounding goes into the residual undamped, that of Q and K only through the softmax.
-  stages_->Norm(&stage, x, nullptr, step.tokens, w.attn_norm, inputs, ActTerms::kTwo, thread);
-  stages_->Column(w.q, stage, step.tokens, ActTerms::kFirstOfTwo, q_.data(), thread);
-  stages_->Column(w.k, stage, step.tokens, ActTerms::kFirstOfTwo, k_.data(), thread);
-  stages_->Column(w.v, stage, step.tokens, ActTerms::kTwo, v_.data(), thread);
+  stages_->Norm(&stage, own_x, nullptr, own, w.attn_norm, inputs, ActTerms::kTwo, thread);
+  stages_->Column(w.q, stage, own, ActTerms::kFirstOfTwo, &rows_.q[q_at], thread);
+  stages_->Column(w.k, stage, own, ActTerms::kFirstOfTwo, &rows_.k[kv_at], thread);
+  stages_->Column(w.v, stage, own, ActTerms::kTwo, &rows_.v[kv_at], thread);
   context_.pool->Barrier();
-  const ThreadPool::Share rows = context_.pool->ShareOf(step.tokens, thread);
-  for (uint32_t row = rows.begin; row < rows.end; ++row) FinishRow(layer, step, row);
-  context_.pool->Barrier();
-  Attend(layer, step, thread);
-  context_.pool->Barrier();
-  const size_t stride = static_cast<size_t>(heads_) * context_.config->head_dim;
-  stages_->PrepareSum(&stage, out_.data(), stride, step.tokens, w.o, ActTerms::kOne, thread);
-  sum_->Add(w.o, stage, step.tokens, w.attn_post_norm, ActTerms::kOne, x, thread);
+  const ThreadPool::Share share = context_.pool->ShareOf(own, thread);
+  for (uint32_t i = share.begin; i < share.end; ++i) FinishRow(layer, step.own.begin + i);
+  core_->Run(layer, step, &rows_, thread);
+  stages_->PrepareSum(&stage, &rows_.out[q_at], heads_ * d, own, w.o, ActTerms::kOne, thread);
+  sum_->Add(w.o, stage, own, w.attn_post_norm, ActTerms::kOne, own_x, thread);
 }
 
-void AttentionHalf::FinishRow(uint32_t layer, const StepRows& step, uint32_t row) {
+void AttentionHalf::FinishRow(uint32_t layer, uint32_t row) {
   const LayerWeights& w = context_.weights->layers[layer];
   const Isa isa = context_.isa;
   const uint32_t d = context_.config->head_dim;
-  float* q = &q_[static_cast<size_t>(row) * heads_ * d];
-  float* k = &k_[static_cast<size_t>(row) * kv_heads_ * d];
-  float* v = &v_[static_cast<size_t>(row) * kv_heads_ * d];
+  float* q = &rows_.q[static_cast<size_t>(row) * heads_ * d];
+  float* k = &rows_.k[static_cast<size_t>(row) * kv_heads_ * d];
+  float* v = &rows_.v[static_cast<size_t>(row) * kv_heads_ * d];
   if (!w.q_bias.empty()) {
     AddInPlace(isa, q, w.q_bias.data(), heads_ * d);
     AddInPlace(isa, k, w.k_bias.data(), kv_heads_ * d);
@@ -130,46 +97,9 @@ void AttentionHalf::FinishRow(uint32_t layer, const StepRows& step, uint32_t row
       RmsNorm(isa, k + h * d, w.k_norm.data(), d, eps, k + h * d);
     }
   }
-  const uint32_t position = step.position_of[row];
   const float* rope = RopeRow(rope_of_layer_[layer], row);
   ApplyRope(isa, q, heads_, d, rope);
   ApplyRope(isa, k, kv_heads_, d, rope);
-
-  const uint32_t block_tokens = kv_->shape().block_tokens;
-  const BatchSequence& sequence = step.sequences[step.sequence_of[row]];
-  const auto block = static_cast<size_t>(sequence.block_table[position / block_tokens]);
-  for (uint32_t h = 0; h < kv_heads_; ++h) {
-    StoreKv(isa, kv_->shape(), k + h * d, v + h * d, position % block_tokens,
-            kv_->head_base(layer, h) + block * kv_->block_stride());
-  }
-}
-
-void AttentionHalf::Attend(uint32_t layer, const StepRows& step, uint32_t thread) {
-  const uint32_t d = context_.config->head_dim;
-  const size_t row_floats = static_cast<size_t>(heads_) * d;
-  AttentionJob job;
-  job.q_stride = row_floats;
-  job.out_stride = row_floats;
-  job.window = context_.config->layers[context_.mine().layers.begin + layer].window;
-  job.scale = static_cast<float>(context_.config->attention_scale);
-  job.block_stride = kv_->block_stride();
-  for (;;) {
-    const uint32_t i = next_item_[layer].fetch_add(1, std::memory_order_relaxed);
-    if (i >= items_.size()) return;
-    // A long prompt's layer may take longer than a hang's deadline.
-    if (thread == 0) context_.comm.Beat();
-    const Item& item = items_[i];
-    const Range queries = queries_of_[item.kv_head];
-    const size_t start = item.token * row_floats + static_cast<size_t>(queries.begin) * d;
-    job.q = &q_[start];
-    job.out = &out_[start];
-    job.heads = queries.size();
-    job.tokens = item.tokens;
-    job.first_position = item.position;
-    job.block_table = step.sequences[item.sequence].block_table;
-    job.kv = kv_->head_base(layer, item.kv_head);
-    Attention(context_.isa, kv_->shape(), job, &scratch_[thread]);
-  }
 }
 
 }  // namespace cleave

@@ -30,6 +30,7 @@ Decoder::Decoder(const RankContext& context, KvCache* kv)
       x_(static_cast<size_t>(context.max_batch_tokens) * context.hidden_size()),
       stages_(context, context.max_batch_tokens, MatricesOf(*context.weights)),
       sum_(MakeRowSum(context)),
+      share_(context),
       embedder_(context),
       attention_(context, kv, &stages_, sum_.get()),
       ffn_(MakeFfn(context, &stages_, sum_.get())) {
@@ -63,20 +64,33 @@ Status Decoder::CheckBatch(const ForwardBatch& batch) const {
           "a sequence's positions {} to {} pass its {} blocks of {} or the limit of {}",
           s.first_position, end, s.block_table.size(), block_tokens, context_.max_positions));
     }
-    for (const int32_t block : s.block_table) {
-      if (block < 0 || static_cast<uint32_t>(block) >= kv_->num_blocks()) {
-        return InvalidArgument(fmt::format("KV block {} of {}", block, kv_->num_blocks()));
-      }
-    }
+    RETURN_IF_ERROR(CheckBlocks(s.block_table));
   }
   if (sum == tokens) return OkStatus();
   return InvalidArgument(fmt::format("{} token ids for sequences of {} tokens", tokens, sum));
+}
+
+// Block i lies in the pool of the ranks that hold its positions.
+Status Decoder::CheckBlocks(std::span<const int32_t> table) const {
+  const uint32_t partitions = KvPartitions(context_.layout->split);
+  const uint32_t blocks = kv_->num_blocks();
+  const uint32_t blocks_a_run = kRunPositions / kv_->shape().block_tokens;
+  for (size_t i = 0; i < table.size(); ++i) {
+    const uint64_t pool = i / blocks_a_run % partitions;
+    const int64_t local = table[i] - static_cast<int64_t>(pool * blocks);
+    if (local >= 0 && local < int64_t{blocks}) continue;
+    return InvalidArgument(fmt::format("KV block {} of {} in pool {} for the positions from {}",
+                                       table[i], blocks, pool, i * kv_->shape().block_tokens));
+  }
+  return OkStatus();
 }
 
 void Decoder::PlanBatch(const ForwardBatch& batch) {
   step_.tokens = static_cast<uint32_t>(batch.token_ids.size());
   step_.token_ids = batch.token_ids;
   step_.sequences = batch.sequences;
+  step_.own = CpRowsOf(context_.layout->split, context_.mine().coord.cp, step_.tokens);
+  step_.shared = CpSharesRows(context_.layout->split, step_.tokens);
   uint32_t row = 0;
   for (uint32_t s = 0; s < step_.sequences.size(); ++s) {
     for (uint32_t t = 0; t < step_.sequences[s].tokens; ++t, ++row) {
@@ -87,14 +101,20 @@ void Decoder::PlanBatch(const ForwardBatch& batch) {
   attention_.Plan(step_);
 }
 
+Status Decoder::status() const {
+  RETURN_IF_ERROR(embedder_.status());
+  RETURN_IF_ERROR(attention_.status());
+  RETURN_IF_ERROR(sum_->status());
+  RETURN_IF_ERROR(share_status_);
+  return ffn_->status();
+}
+
 Status Decoder::Forward(const ForwardBatch& batch) {
   RETURN_IF_ERROR(CheckBatch(batch));
   PlanBatch(batch);
   if (!context_.mine().first_stage) RETURN_IF_ERROR(ReceiveRows());
   context_.pool->Run([this](uint32_t thread) { RunLayers(thread); });
-  RETURN_IF_ERROR(embedder_.status());
-  RETURN_IF_ERROR(sum_->status());
-  RETURN_IF_ERROR(ffn_->status());
+  RETURN_IF_ERROR(status());
   return context_.mine().last_stage ? OkStatus() : SendRows();
 }
 
@@ -102,12 +122,24 @@ void Decoder::RunLayers(uint32_t thread) {
   attention_.MakeRopeRows(step_, thread);
   if (context_.mine().first_stage) embedder_.Run(step_, x_.data(), thread);
   const uint32_t layers = context_.mine().layers.size();
+  const bool whole_ffn = context_.comm.ep != nullptr;  // shares the work out itself
+  const Range ffn_rows = whole_ffn ? Range{0, step_.tokens} : step_.own;
+  float* ffn_x = &x_[static_cast<size_t>(ffn_rows.begin) * context_.hidden_size()];
   for (uint32_t layer = 0; layer < layers; ++layer) {
     if (thread == 0) context_.comm.Beat();
     attention_.Run(layer, step_, x_.data(), thread);
+    if (step_.shared && whole_ffn) GatherRows(thread);
     if (thread == 0) context_.comm.Beat();
-    ffn_->Run(layer, step_.tokens, x_.data(), thread);
+    ffn_->Run(layer, ffn_rows.size(), ffn_x, thread);
   }
+  if (step_.shared && !whole_ffn) GatherRows(thread);
+}
+
+void Decoder::GatherRows(uint32_t thread) {
+  if (thread == 0 && share_status_.ok()) {
+    share_status_ = share_.Gather(step_.tokens, context_.hidden_size(), x_.data());
+  }
+  context_.pool->Barrier();
 }
 
 Status Decoder::ReceiveRows() {

@@ -8,7 +8,8 @@
 // sets (docs/arithmetic.md), so that any split of their K gives the same bits.
 //
 // A rank runs its layers with its heads and columns (split/layout.h). The first stage embeds,
-// others receive x; all but the last send x on.
+// others receive x; all but the last send x on. In large steps cp ranks run a share of the rows
+// each, and gather x at the end (or, where experts are spread over the stage's ranks, before them).
 //
 // Owner: the rank's runner. Thread: the runner's caller; work is shared over the pool's threads,
 // which meet at barriers; thread 0 speaks to other ranks. Forward allocates nothing.
@@ -25,6 +26,7 @@
 #include "engine/forward/embedder.h"
 #include "engine/forward/ffn.h"
 #include "engine/forward/rank_context.h"
+#include "engine/forward/row_share.h"
 #include "engine/forward/row_stages.h"
 #include "engine/forward/row_sum.h"
 #include "engine/forward/step_rows.h"
@@ -38,6 +40,8 @@ class Decoder {
   Decoder(const RankContext& context, KvCache* kv);
   ~Decoder();
 
+  // kResourceExhausted: no room for a batch's buffers; else what Forward ended with.
+  [[nodiscard]] Status status() const;
   // The batch's rows through the rank's layers; `wanted` aside.
   Status Forward(const ForwardBatch& batch);
   // [T, D] the residual rows after the rank's last layer.
@@ -46,12 +50,15 @@ class Decoder {
   [[nodiscard]] uint64_t wide_rows() const { return sum_->wide_rows(); }
   // See Ffn.
   [[nodiscard]] EpCounts ep_counts() const { return ffn_->ep_counts(); }
+  [[nodiscard]] CpCounts cp_counts() const { return attention_.cp_counts(); }
   [[nodiscard]] std::span<const uint64_t> expert_tokens() const { return ffn_->expert_tokens(); }
 
  private:
   [[nodiscard]] Status CheckBatch(const ForwardBatch& batch) const;
+  [[nodiscard]] Status CheckBlocks(std::span<const int32_t> table) const;
   void PlanBatch(const ForwardBatch& batch);
   void RunLayers(uint32_t thread);
+  void GatherRows(uint32_t thread);
   Status ReceiveRows();
   Status SendRows();
 
@@ -61,6 +68,8 @@ class Decoder {
   std::vector<float> x_;  // [T, D]
   RowStages stages_;
   const std::unique_ptr<RowSum> sum_;
+  RowShare share_;
+  Status share_status_;
   Embedder embedder_;
   AttentionHalf attention_;
   const std::unique_ptr<Ffn> ffn_;

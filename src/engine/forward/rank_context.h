@@ -21,6 +21,8 @@ struct RankComm {
   Group* tp = nullptr;
   Group* pp = nullptr;
   Group* ep = nullptr;       // all ranks of the stage
+  Group* cp = nullptr;       // positions, and rows of large steps
+  Group* dcp = nullptr;      // positions, among tp ranks
   RankLine* line = nullptr;  // its sign of life
   BillLine* bill = nullptr;  // where it says what it moved
 
@@ -41,6 +43,7 @@ struct RankContext {
   uint32_t max_positions = 0;  // of a sequence
 
   [[nodiscard]] const RankLayout& mine() const { return layout->ranks[rank]; }
+  [[nodiscard]] uint32_t cp_size() const { return layout->split.cp; }
   [[nodiscard]] uint32_t hidden_size() const { return config->hidden_size; }
   [[nodiscard]] float norm_eps() const { return static_cast<float>(config->norm_eps); }
 };

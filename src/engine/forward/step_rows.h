@@ -7,11 +7,14 @@
 #include <vector>
 
 #include "engine/executor.h"
+#include "split/layout.h"
 
 namespace cleave {
 
 struct StepRows {
   uint32_t tokens = 0;  // T
+  Range own;            // rows that this rank computes, attention aside: its share over cp, or all
+  bool shared = false;  // over cp: the other rows are other ranks'
   std::span<const int32_t> token_ids;
   std::span<const BatchSequence> sequences;
   std::vector<uint32_t> position_of;  // [T]
