@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/checked.h"
+#include "kernels/attention_partial.h"
 #include "kernels/attention_scratch.h"
 #include "kernels/math.h"
 
@@ -23,8 +24,6 @@ using Buffers = AttentionScratch::Buffers;
 
 // With more rows than this, a chunk is widened to fp32 once instead of once per strip of rows.
 constexpr uint32_t kDirectRows = 12;
-// Counts stay below 2^61 while a row's reach stays below this.
-constexpr float kNarrowReach = 0x1p25F;
 
 const Steps& StepsFor(Isa isa) {
   return isa == Isa::kAvx2 ? attention::kStepsAvx2 : attention::kStepsAvx512;
@@ -33,7 +32,11 @@ const Steps& StepsFor(Isa isa) {
 // The runs of a tile's rows, added up.
 class TileBins {
  public:
-  TileBins(const Steps& steps, Buffers* buffers) : steps_(steps), buffers_(*buffers) {}
+  // Counts of `partials` narrow rows fit 64 bits together.
+  TileBins(const Steps& steps, uint32_t partials, Buffers* buffers)
+      : steps_(steps),
+        narrow_reach_(attention::kNarrowReach / static_cast<float>(partials)),
+        buffers_(*buffers) {}
 
   void Clear(uint32_t row) { buffers_.narrow[row] = {}; }
 
@@ -47,7 +50,7 @@ class TileBins {
     const float largest = steps_.largest(o, buffers_.stride);
     if (!narrow.wide) {
       narrow.reach += largest;
-      if (narrow.reach < kNarrowReach) {
+      if (narrow.reach < narrow_reach_) {
         AddNarrow(row, m, o);
         return;
       }
@@ -62,37 +65,44 @@ class TileBins {
       buffers_.wide[row].Finish(out);
       return;
     }
-    steps_.finish(CountsOf(row, narrow.top), CountsOf(row, narrow.top - 1),
-                  CountsOf(row, narrow.top - 2), buffers_.head_dim, buffers_.padded_dim, out);
+    const int32_t top = narrow.bins.top();
+    steps_.finish(CountsOf(row, top), CountsOf(row, top - 1), CountsOf(row, top - 2),
+                  buffers_.head_dim, buffers_.padded_dim, out);
+  }
+
+  // The row as one record of PartialRows, at `counts` or `wide`.
+  PartialCode Export(uint32_t row, int64_t* counts, Int128* wide) {
+    const Buffers::Narrow& narrow = buffers_.narrow[row];
+    const uint32_t d = buffers_.head_dim;
+    if (narrow.wide) return attention::ExportBins(buffers_.wide[row], d, wide);
+    if (narrow.bins.empty()) return {};
+    const int32_t top = narrow.bins.top();
+    for (uint32_t i = 0; i < kBins; ++i) {
+      const int64_t* from = CountsOf(row, top - static_cast<int32_t>(i));
+      if (from == nullptr) continue;
+      int64_t* to = counts + i * (size_t{d} + 1);
+      std::copy_n(from, d, to);
+      to[d] = from[buffers_.padded_dim];
+    }
+    return PartialCode::Narrow(top, narrow.bins.UnderTop());
   }
 
  private:
   // Null where nothing was added.
   int64_t* CountsOf(uint32_t row, int32_t bin) {
-    const uint32_t slot = AttentionSlotOf(bin);
-    if ((buffers_.narrow[row].present & (1U << slot)) == 0) return nullptr;
-    return Slot(row, slot);
+    return buffers_.narrow[row].bins.Holds(bin) ? Slot(row, AttentionSlotOf(bin)) : nullptr;
   }
   int64_t* Slot(uint32_t row, uint32_t slot) {
     return buffers_.counts.data() + (static_cast<size_t>(row) * kBins + slot) * buffers_.stride;
   }
 
   void AddNarrow(uint32_t row, int32_t m, const float* o) {
-    Buffers::Narrow& narrow = buffers_.narrow[row];
     const int32_t bin = AttentionBinOf(m);
-    constexpr auto kKept = static_cast<int32_t>(kBins);
-    if (narrow.present == 0) narrow.top = bin;
-    if (bin <= narrow.top - kKept) return;
-    // Bins up to the new top take the slots of those that fall out, at most all three.
-    for (int32_t b = std::max(narrow.top + 1, bin - kKept + 1); b <= bin; ++b) {
-      narrow.present &= ~(1U << AttentionSlotOf(b));
-    }
-    narrow.top = std::max(narrow.top, bin);
-    const uint32_t slot = AttentionSlotOf(bin);
+    const KeptBins::Entry entry = buffers_.narrow[row].bins.Admit(bin);
+    if (entry == KeptBins::Entry::kTooLow) return;
     const float unit = PowerOfTwo(m - attention::kBinBits * bin + attention::kFractionBits);
-    const bool fresh = (narrow.present & (1U << slot)) == 0;
-    narrow.present |= 1U << slot;
-    (fresh ? steps_.set_quanta : steps_.add_quanta)(o, unit, buffers_.stride, Slot(row, slot));
+    const auto put = entry == KeptBins::Entry::kFresh ? steps_.set_quanta : steps_.add_quanta;
+    put(o, unit, buffers_.stride, Slot(row, AttentionSlotOf(bin)));
   }
 
   // The same integers, in 128 bits.
@@ -100,7 +110,8 @@ class TileBins {
     Buffers::Narrow& narrow = buffers_.narrow[row];
     AttentionBins& wide = buffers_.wide[row];
     wide.Clear();
-    for (int32_t b = narrow.top; b > narrow.top - static_cast<int32_t>(kBins); --b) {
+    const int32_t top = narrow.bins.top();
+    for (int32_t b = top; b > top - static_cast<int32_t>(kBins); --b) {
       const int64_t* counts = CountsOf(row, b);
       if (counts != nullptr) wide.AddCounts(b, counts, counts[buffers_.padded_dim]);
     }
@@ -108,20 +119,29 @@ class TileBins {
   }
 
   const Steps& steps_;
+  const float narrow_reach_;
   Buffers& buffers_;
 };
 
 // Up to kTileRows query head rows of one job; row r is token r / heads, head r mod heads.
 class Tile {
  public:
-  Tile(const Steps& steps, const KvShape& shape, const AttentionJob& job, Buffers* buffers)
-      : steps_(steps), shape_(shape), job_(job), buffers_(*buffers), bins_(steps, buffers) {}
+  Tile(const Steps& steps, const KvShape& shape, const AttentionJob& job, AttentionRuns runs,
+       Buffers* buffers)
+      : steps_(steps),
+        shape_(shape),
+        job_(job),
+        runs_(runs),
+        buffers_(*buffers),
+        bins_(steps, runs.count, buffers) {}
 
+  // The own runs of rows [first_row, first_row + count).
   void Attend(uint32_t first_row, uint32_t count) {
     Start(first_row, count);
     const uint32_t begin = rows_.begin[0];
     const uint32_t end = rows_.end[count - 1];
     for (uint32_t run = begin / kRun * kRun; run < end; run += kRun) {
+      if (run / kRun % runs_.count != runs_.index) continue;
       StartRun();
       for (uint32_t first = run; first < run + kRun; first += kChunk) {
         if (first + kChunk <= begin || first >= end) continue;
@@ -131,8 +151,20 @@ class Tile {
         if (rows_.begin[r] < run + kRun && rows_.end[r] > run) bins_.AddRun(r);
       }
     }
+  }
+
+  void Finish(uint32_t first_row, uint32_t count) {
     for (uint32_t r = 0; r < count; ++r) {
       bins_.Finish(r, job_.out + Offset(first_row + r, job_.out_stride));
+    }
+  }
+
+  void Export(uint32_t first_row, uint32_t count, const PartialRows& rows) {
+    for (uint32_t r = 0; r < count; ++r) {
+      const uint32_t row = first_row + r;
+      const size_t record = row / job_.heads * rows.token_stride + row % job_.heads;
+      const size_t at = record * PartialCounts(shape_.head_dim);
+      rows.codes[record] = bins_.Export(r, rows.counts + at, rows.wide + at);
     }
   }
 
@@ -196,6 +228,7 @@ class Tile {
   const Steps& steps_;
   const KvShape& shape_;
   const AttentionJob& job_;
+  const AttentionRuns runs_;
   Buffers& buffers_;
   TileBins bins_;
   Rows rows_ = {};
@@ -250,10 +283,27 @@ void Attention(Isa isa, const KvShape& shape, const AttentionJob& job, Attention
     attention::AttentionScalar(shape, job, &scratch->buffers());
     return;
   }
-  Tile tile(StepsFor(isa), shape, job, &scratch->buffers());
+  Tile tile(StepsFor(isa), shape, job, {}, &scratch->buffers());
   const uint32_t rows = job.tokens * job.heads;
   for (uint32_t row = 0; row < rows; row += kTileRows) {
-    tile.Attend(row, std::min(kTileRows, rows - row));
+    const uint32_t count = std::min(kTileRows, rows - row);
+    tile.Attend(row, count);
+    tile.Finish(row, count);
+  }
+}
+
+void AttentionPartial(Isa isa, const KvShape& shape, const AttentionJob& job, AttentionRuns runs,
+                      const PartialRows& rows, AttentionScratch* scratch) {
+  if (isa == Isa::kScalar) {
+    attention::AttentionPartialScalar(shape, job, runs, rows, &scratch->buffers());
+    return;
+  }
+  Tile tile(StepsFor(isa), shape, job, runs, &scratch->buffers());
+  const uint32_t total = job.tokens * job.heads;
+  for (uint32_t row = 0; row < total; row += kTileRows) {
+    const uint32_t count = std::min(kTileRows, total - row);
+    tile.Attend(row, count);
+    tile.Export(row, count, rows);
   }
 }
 

@@ -30,31 +30,53 @@ uint32_t AttentionSlotOf(int32_t bin) {
   return static_cast<uint32_t>(r < 0 ? r + static_cast<int32_t>(kBins) : r);
 }
 
+KeptBins::Entry KeptBins::Admit(int32_t bin) {
+  constexpr auto kKept = static_cast<int32_t>(kBins);
+  if (empty()) top_ = bin;
+  if (bin <= top_ - kKept) return Entry::kTooLow;
+  // At most three bins fall out, whatever the distance.
+  for (int32_t b = std::max(top_ + 1, bin - kKept + 1); b <= bin; ++b) {
+    held_ &= ~(1U << AttentionSlotOf(b));
+  }
+  top_ = std::max(top_, bin);
+  const uint32_t slot = 1U << AttentionSlotOf(bin);
+  const bool held = (held_ & slot) != 0;
+  held_ |= slot;
+  return held ? Entry::kHeld : Entry::kFresh;
+}
+
+bool KeptBins::Holds(int32_t bin) const {
+  if (bin > top_ || bin <= top_ - static_cast<int32_t>(kBins)) return false;
+  return (held_ & (1U << AttentionSlotOf(bin))) != 0;
+}
+
+uint32_t KeptBins::UnderTop() const {
+  uint32_t bins = 0;
+  for (uint32_t i = 0; i < kBins; ++i) {
+    if (Holds(top_ - static_cast<int32_t>(i))) bins |= 1U << i;
+  }
+  return bins;
+}
+
 AttentionBins::AttentionBins(uint32_t head_dim) : head_dim_(head_dim) {
   for (auto& bin : counts_) bin.resize(head_dim + 1);
 }
 
 void AttentionBins::Clear() {
-  for (auto& bin : counts_) std::fill(bin.begin(), bin.end(), Int128{0});
-  empty_ = true;
+  bins_ = {};
   broken_ = false;
-  top_ = 0;
 }
 
 Int128* AttentionBins::Slot(int32_t bin) {
-  if (empty_) {
-    empty_ = false;
-    top_ = bin;
-  }
-  if (bin <= top_ - static_cast<int32_t>(kBins)) return nullptr;
-  // At most three bins fall out, whatever the distance.
-  const int32_t from = std::max(top_ + 1, bin - static_cast<int32_t>(kBins) + 1);
-  for (int32_t b = from; b <= bin; ++b) {
-    auto& fresh = counts_[AttentionSlotOf(b)];
-    std::fill(fresh.begin(), fresh.end(), Int128{0});
-  }
-  top_ = std::max(top_, bin);
-  return counts_[AttentionSlotOf(bin)].data();
+  const KeptBins::Entry entry = bins_.Admit(bin);
+  if (entry == KeptBins::Entry::kTooLow) return nullptr;
+  auto& counts = counts_[AttentionSlotOf(bin)];
+  if (entry == KeptBins::Entry::kFresh) std::fill(counts.begin(), counts.end(), Int128{0});
+  return counts.data();
+}
+
+const Int128* AttentionBins::CountsOf(int32_t bin) const {
+  return bins_.Holds(bin) ? counts_[AttentionSlotOf(bin)].data() : nullptr;
 }
 
 void AttentionBins::AddRun(int32_t m, float l, const float* o) {
@@ -81,11 +103,11 @@ void AttentionBins::AddCounts(int32_t bin, const int64_t* values, int64_t mass) 
 
 void AttentionBins::Merge(const AttentionBins& other) {
   broken_ = broken_ || other.broken_;
-  if (other.empty_) return;
-  for (int32_t b = other.top_; b > other.top_ - static_cast<int32_t>(kBins); --b) {
-    Int128* counts = Slot(b);
+  const int32_t top = other.bins_.top();
+  for (int32_t b = top; b > top - static_cast<int32_t>(kBins); --b) {
+    const Int128* added = other.CountsOf(b);
+    Int128* counts = added == nullptr ? nullptr : Slot(b);
     if (counts == nullptr) continue;
-    const auto& added = other.counts_[AttentionSlotOf(b)];
     for (uint32_t i = 0; i <= head_dim_; ++i) counts[i] += added[i];
   }
 }
@@ -95,22 +117,23 @@ void AttentionBins::Finish(float* out) const {
     std::fill(out, out + head_dim_, std::numeric_limits<float>::quiet_NaN());
     return;
   }
-  const Int128* high = counts_[AttentionSlotOf(top_)].data();
-  const Int128* middle = counts_[AttentionSlotOf(top_ - 1)].data();
-  const Int128* low = counts_[AttentionSlotOf(top_ - 2)].data();
-  const auto value = [&](uint32_t i) {
-    double sum = static_cast<double>(high[i]);
-    sum += static_cast<double>(middle[i]) * 0x1p-16;
-    sum += static_cast<double>(low[i]) * 0x1p-32;
-    return static_cast<float>(sum * 0x1p-36);
-  };
-  const float mass = value(head_dim_);
-  for (uint32_t i = 0; i < head_dim_; ++i) out[i] = value(i) / mass;
+  const int32_t top = bins_.top();
+  FinishCounts(CountsOf(top), CountsOf(top - 1), CountsOf(top - 2), head_dim_, out);
 }
 
 bool AttentionBins::operator==(const AttentionBins& other) const {
   if (broken_ || other.broken_) return broken_ == other.broken_;
-  return empty_ == other.empty_ && top_ == other.top_ && counts_ == other.counts_;
+  const int32_t top = bins_.top();
+  if (bins_.empty() || other.bins_.empty() || top != other.bins_.top()) {
+    return bins_.empty() && other.bins_.empty();
+  }
+  for (int32_t b = top; b > top - static_cast<int32_t>(kBins); --b) {
+    const Int128* mine = CountsOf(b);
+    const Int128* theirs = other.CountsOf(b);
+    if ((mine == nullptr) != (theirs == nullptr)) return false;
+    if (mine != nullptr && !std::equal(mine, mine + head_dim_ + 1, theirs)) return false;
+  }
+  return true;
 }
 
 }  // namespace cleave

@@ -115,11 +115,21 @@ float SumLanes(const float* l) {
   return lane[0];
 }
 
-// Positions [begin, end), at least one.
-void AttendRow(const Cache& cache, const float* q, uint32_t begin, uint32_t end, float* o,
-               AttentionBins* bins) {
+float Largest(const float* x, uint32_t n, float largest) {
+  for (uint32_t i = 0; i < n; ++i) {
+    if (std::fabs(x[i]) > largest) largest = std::fabs(x[i]);
+  }
+  return largest;
+}
+
+// The own runs' positions of [begin, end). Returns the row's reach: no count is larger than this
+// times 2^36.
+float AttendRow(const Cache& cache, const float* q, uint32_t begin, uint32_t end,
+                AttentionRuns runs, float* o, AttentionBins* bins) {
+  float reach = 0;
   bins->Clear();
   for (uint32_t first = begin / kRun * kRun; first < end; first += kRun) {
+    if (first / kRun % runs.count != runs.index) continue;
     Run run;
     run.o = o;
     for (uint32_t i = 0; i < cache.shape.head_dim; ++i) o[i] = 0;
@@ -128,14 +138,17 @@ void AttendRow(const Cache& cache, const float* q, uint32_t begin, uint32_t end,
       const uint32_t to = chunk + kChunk < end ? chunk + kChunk : end;
       if (from < to) AddChunk(cache, q, from, to, &run);
     }
-    bins->AddRun(static_cast<int32_t>(run.m), SumLanes(run.l), o);
+    const float l = SumLanes(run.l);
+    bins->AddRun(static_cast<int32_t>(run.m), l, o);
+    reach += Largest(o, cache.shape.head_dim, std::fabs(l));
   }
+  return reach;
 }
 
-}  // namespace
-
-void AttentionScalar(const KvShape& shape, const AttentionJob& job,
-                     AttentionScratch::Buffers* buffers) {
+// Calls finish(token, head, reach) for every row, whose bins are buffers->wide[0].
+template <typename Finish>
+void AttendRows(const KvShape& shape, const AttentionJob& job, AttentionRuns runs,
+                AttentionScratch::Buffers* buffers, const Finish& finish) {
   const Cache cache{shape, job};
   const float scale = job.scale * kLog2E;
   float* q = buffers->q.data();
@@ -145,11 +158,31 @@ void AttentionScalar(const KvShape& shape, const AttentionJob& job,
     for (uint32_t h = 0; h < job.heads; ++h) {
       const float* in = job.q + t * job.q_stride + static_cast<size_t>(h) * shape.head_dim;
       for (uint32_t i = 0; i < shape.head_dim; ++i) q[i] = in[i] * scale;
-      AttendRow(cache, q, begin, end, buffers->o.data(), &buffers->wide[0]);
-      buffers->wide[0].Finish(job.out + t * job.out_stride +
-                              static_cast<size_t>(h) * shape.head_dim);
+      finish(t, h, AttendRow(cache, q, begin, end, runs, buffers->o.data(), &buffers->wide[0]));
     }
   }
+}
+
+}  // namespace
+
+void AttentionScalar(const KvShape& shape, const AttentionJob& job,
+                     AttentionScratch::Buffers* buffers) {
+  AttendRows(shape, job, {}, buffers, [&](uint32_t t, uint32_t h, float) {
+    buffers->wide[0].Finish(job.out + t * job.out_stride + static_cast<size_t>(h) * shape.head_dim);
+  });
+}
+
+void AttentionPartialScalar(const KvShape& shape, const AttentionJob& job, AttentionRuns runs,
+                            const PartialRows& rows, AttentionScratch::Buffers* buffers) {
+  const uint32_t d = shape.head_dim;
+  const float limit = kNarrowReach / static_cast<float>(runs.count);
+  AttendRows(shape, job, runs, buffers, [&](uint32_t t, uint32_t h, float reach) {
+    const size_t record = t * rows.token_stride + h;
+    const size_t at = record * PartialCounts(d);
+    const AttentionBins& bins = buffers->wide[0];
+    rows.codes[record] =
+        reach < limit ? ExportBins(bins, d, rows.counts + at) : ExportBins(bins, d, rows.wide + at);
+  });
 }
 
 void StoreKvScalar(const KvShape& shape, const float* key, const float* value, uint32_t offset,

@@ -4,9 +4,11 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <random>
 
+#include "kernels/attention_steps.h"
 #include "tensor/dtype.h"
 
 namespace cleave::attention_test {
@@ -80,6 +82,15 @@ void PagedHead::ForgetBlocksBefore(uint32_t block) {
   }
 }
 
+void PagedHead::KeepRuns(AttentionRuns runs) {
+  for (size_t b = 0; b < table_.size(); ++b) {
+    const size_t run = b * shape_.block_tokens / attention::kRun;
+    if (run % runs.count == runs.index) continue;
+    std::memset(pool_.data() + static_cast<size_t>(table_[b]) * block_stride_, 0xFF, block_stride_);
+    table_[b] = std::numeric_limits<int32_t>::max();
+  }
+}
+
 float PagedHead::Read(uint32_t position, size_t element) const {
   const auto block = static_cast<size_t>(table_[position / shape_.block_tokens]);
   const std::byte* at = pool_.data() + block * block_stride_ + element * shape_.element_bytes();
@@ -123,23 +134,28 @@ Query::Query(uint32_t d, uint32_t heads, uint32_t tokens, uint32_t first, uint64
   q_ = Normal(&random, d * heads * tokens, 1.0F);
 }
 
+AttentionJob Query::Job(const PagedHead& head, uint32_t window, uint32_t token,
+                        uint32_t count) const {
+  AttentionJob job;
+  head.Describe(&job);
+  job.q_stride = static_cast<size_t>(heads_) * d_;
+  job.q = q_.data() + token * job.q_stride;
+  job.tokens = count;
+  job.first_position = first_ + token;
+  job.heads = heads_;
+  job.window = window;
+  job.scale = scale_;
+  return job;
+}
+
 std::vector<float> Query::Run(Isa isa, const PagedHead& head, uint32_t window,
                               uint32_t at_once) const {
   std::vector<float> out(q_.size(), -1.0F);
   AttentionScratch scratch(d_);
-  const size_t stride = static_cast<size_t>(heads_) * d_;
   for (uint32_t t = 0; t < tokens_; t += at_once) {
-    AttentionJob job;
-    head.Describe(&job);
-    job.q = q_.data() + t * stride;
-    job.q_stride = stride;
-    job.out = out.data() + t * stride;
-    job.out_stride = stride;
-    job.tokens = std::min(at_once, tokens_ - t);
-    job.first_position = first_ + t;
-    job.heads = heads_;
-    job.window = window;
-    job.scale = scale_;
+    AttentionJob job = Job(head, window, t, std::min(at_once, tokens_ - t));
+    job.out_stride = job.q_stride;
+    job.out = out.data() + t * job.out_stride;
     Attention(isa, head.shape(), job, &scratch);
   }
   return out;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/attention.h"
+#include "kernels/attention_partial.h"
 
 namespace cleave::attention_test {
 
@@ -25,6 +26,8 @@ class PagedHead {
   void SetKey(uint32_t position, const std::vector<float>& key);
   // Entries of blocks [0, block) become -1, and their bytes NaN.
   void ForgetBlocksBefore(uint32_t block);
+  // Blocks of other runs get entries far outside the cache, and their bytes become NaN.
+  void KeepRuns(AttentionRuns runs);
 
   [[nodiscard]] const KvShape& shape() const { return shape_; }
   [[nodiscard]] uint32_t context() const { return context_; }
@@ -57,9 +60,16 @@ class Query {
   // Outputs [tokens][heads][d], `at_once` tokens a call.
   [[nodiscard]] std::vector<float> Run(Isa isa, const PagedHead& head, uint32_t window,
                                        uint32_t at_once) const;
+  // Tokens [token, token + count), without out.
+  [[nodiscard]] AttentionJob Job(const PagedHead& head, uint32_t window, uint32_t token,
+                                 uint32_t count) const;
   [[nodiscard]] std::vector<double> Double(const PagedHead& head, uint32_t window) const;
   // Moves every key along the first query so that scores change by `bits` a position.
   void AddDriftTo(PagedHead* head, float bits) const;
+
+  [[nodiscard]] uint32_t heads() const { return heads_; }
+  [[nodiscard]] uint32_t tokens() const { return tokens_; }
+  [[nodiscard]] uint32_t first() const { return first_; }
 
  private:
   uint32_t d_;

@@ -1,9 +1,11 @@
 list(APPEND CLEAVE_KERNEL_SOURCES
      math.cc
      vector_ops.cc vector_ops_scalar.cc
-     attention.cc attention_bins.cc attention_scalar.cc
+     attention.cc attention_bins.cc attention_partial.cc attention_scalar.cc
      logits.cc logits_scalar.cc
      moe.cc)
+# Adding up the partials of a row is loops over plain counts, worth vectors.
+set_source_files_properties(attention_partial.cc PROPERTIES COMPILE_OPTIONS -O3)
 cleave_isa_sources(avx2 vector_ops_avx2.cc attention_avx2.cc logits_avx2.cc)
 cleave_isa_sources(avx512 vector_ops_avx512.cc attention_avx512.cc logits_avx512.cc)
 
@@ -13,6 +15,8 @@ cleave_test(NAME logits SOURCES logits_test.cc DEPS cleave_kernels)
 cleave_test(NAME moe SOURCES moe_test.cc moe_down_test.cc moe_fixture.cc DEPS cleave_kernels)
 cleave_test(NAME attention_bins SOURCES attention_bins_test.cc DEPS cleave_kernels)
 cleave_test(NAME attention SOURCES attention_test.cc attention_test_support.cc DEPS cleave_kernels)
+cleave_test(NAME attention_partial SOURCES attention_partial_test.cc attention_test_support.cc
+            DEPS cleave_kernels)
 cleave_test(NAME exp2_sweep SOURCES exp2_sweep_test.cc DEPS cleave_kernels)
 cleave_test(NAME exp2_sweep_full SOURCES exp2_sweep_test.cc DEPS cleave_kernels LABELS full)
 if(CLEAVE_BUILD_TESTS)
