@@ -204,7 +204,7 @@ class Tile {
     for (uint32_t g = 0; g < kChunkGroups; ++g) {
       const uint32_t position = first + g * kLanes;
       if (position + kLanes <= begin || position >= end) continue;
-      const int32_t block = job_.block_table[position / shape_.block_tokens];
+      const int32_t block = job_.block_table[position / shape_.block_tokens] - job_.first_block;
       const uint32_t offset = position % shape_.block_tokens;
       const std::byte* base = job_.kv + static_cast<size_t>(block) * job_.block_stride;
       const size_t element = shape_.element_bytes();

@@ -42,7 +42,7 @@ struct Cache {
   const AttentionJob& job;
 
   const std::byte* BlockOf(uint32_t position) const {
-    const int32_t block = job.block_table[position / shape.block_tokens];
+    const int32_t block = job.block_table[position / shape.block_tokens] - job.first_block;
     return job.kv + static_cast<size_t>(block) * job.block_stride;
   }
   float Key(uint32_t position, uint32_t i) const {
