@@ -26,7 +26,8 @@ struct EngineConfig {
   uint32_t max_num_queued_reqs = 1024;         // sequences waiting
   uint64_t max_num_queued_tokens = 1U << 20U;  // their prompt tokens
   uint32_t block_size = 16;
-  uint32_t num_blocks = 0;  // of the KV pool
+  uint32_t num_blocks = 0;     // of the KV pool: all partitions; a multiple of kv_partitions
+  uint32_t kv_partitions = 1;  // cp · dcp: ranks that keep a sequence's KV by runs of 512 positions
   bool enable_prefix_caching = true;
   SchedulingPolicy policy = SchedulingPolicy::kFcfs;
   // Prefill chunk of one sequence in a step; 0 = whatever the budget leaves. Tests use 1, 7, 64.
@@ -39,7 +40,7 @@ struct EngineStats {
   uint32_t running = 0;
   uint32_t waiting = 0;
   uint64_t waiting_tokens = 0;
-  uint32_t used_blocks = 0;  // held by sequences; cached but free ones do not count
+  uint32_t used_blocks = 0;  // of all partitions, held by sequences; cached but free: not counted
   uint32_t num_blocks = 0;
   uint64_t steps = 0;
   uint64_t preemptions = 0;

@@ -27,6 +27,29 @@ Status NoTokenError(const SamplingParams& p) {
       "min_tokens");
 }
 
+SchedulerConfig PoolOf(const EngineConfig& config) {
+  SchedulerConfig s;
+  s.block_size = config.block_size;
+  s.num_blocks = config.num_blocks;
+  s.kv_partitions = config.kv_partitions;
+  return s;
+}
+
+// A sequence that could never run, however empty the pool is.
+Status DoesNotFit(const EngineConfig& config, uint32_t limit) {
+  const SchedulerConfig pool = PoolOf(config);
+  const std::string where =
+      config.kv_partitions == 1
+          ? fmt::format(", the pool has {}", config.num_blocks)
+          : fmt::format(" in the first of {} ranks that share its positions, each has {}",
+                        config.kv_partitions, config.num_blocks / config.kv_partitions);
+  return InvalidArgument(fmt::format(
+      "the request's {} tokens need {} KV blocks of {} tokens{}: at most {} tokens fit; lower "
+      "max_tokens or raise --kv-cache-memory-bytes",
+      limit, Scheduler::BlocksFor(limit, pool, 0), config.block_size, where,
+      Scheduler::LongestLimit(pool)));
+}
+
 // The output of a sequence that ends outside a step.
 SequenceOutput Ending(SequenceId id, uint32_t cached_tokens, FinishReason reason) {
   SequenceOutput output;
@@ -49,12 +72,8 @@ Status CheckSequence(const EngineConfig& config, uint32_t vocab_size, const Sequ
         "prompt, lower max_tokens or raise --max-model-len",
         prompt, spec.sampling.max_tokens, limit, config.max_model_len));
   }
-  const uint32_t blocks = Scheduler::BlocksFor(static_cast<uint32_t>(limit), config.block_size);
-  if (blocks > config.num_blocks) {
-    return InvalidArgument(fmt::format(
-        "the request needs {} KV blocks of {} tokens, the pool has {}; lower max_tokens or raise "
-        "--kv-cache-memory-bytes",
-        blocks, config.block_size, config.num_blocks));
+  if (!Scheduler::FitsAlone(static_cast<uint32_t>(limit), PoolOf(config))) {
+    return DoesNotFit(config, static_cast<uint32_t>(limit));
   }
   if (!AllKnown(spec.prompt, vocab_size) || !AllKnown(spec.output, vocab_size)) {
     return InvalidArgument(
@@ -91,12 +110,10 @@ EngineCore::EngineCore(const EngineConfig& config, Executor* executor, EngineObs
 }
 
 SchedulerConfig EngineCore::SchedulerConfigOf(const EngineConfig& config) const {
-  SchedulerConfig s;
+  SchedulerConfig s = PoolOf(config);
   s.max_num_seqs = max_sequences_;
   s.max_num_batched_tokens = std::min(config.max_num_batched_tokens, executor_->max_batch_tokens());
   s.long_prefill_token_threshold = config.long_prefill_token_threshold;
-  s.block_size = config.block_size;
-  s.num_blocks = config.num_blocks;
   s.max_waiting = config.max_num_queued_reqs;
   s.max_plans_in_flight = executor_->max_in_flight();
   s.samples_in_flight = SamplesInFlight::kAwait;

@@ -64,11 +64,13 @@ SequenceSpec Spec(SequenceId id, size_t prompt, uint32_t max_tokens) {
 class Rig {
  public:
   explicit Rig(const EngineConfig& config, FakeExecutorOptions options = {})
-      : executor_(Fit(std::move(options), config)),
+      : config_(config),
+        executor_(Fit(std::move(options), config)),
         core_(config, &executor_, nullptr, &SteadyClock::now, Isa::kScalar, {1, 2}) {}
 
   void Add(SequenceSpec spec) {
-    ASSERT_TRUE(CheckSequence(Config(), 64, spec).ok());
+    const Status fits = CheckSequence(config_, 64, spec);
+    ASSERT_TRUE(fits.ok()) << fits.ToString();
     core_.Add(std::move(spec), &outputs_);
   }
   void Step() {
@@ -96,6 +98,7 @@ class Rig {
   static FakeExecutorOptions Fit(FakeExecutorOptions options, const EngineConfig& config) {
     options.num_blocks = config.num_blocks;
     options.block_size = config.block_size;
+    options.kv_partitions = config.kv_partitions;
     return options;
   }
   void Collect() {
@@ -113,6 +116,7 @@ class Rig {
     outputs_.clear();
   }
 
+  const EngineConfig config_;
   FakeExecutor executor_;
   EngineCore core_;
   EngineCore::Outputs outputs_;
@@ -186,6 +190,42 @@ TEST(SameAnswer, PreemptedOrNot) {
     for (SequenceSpec& spec : Mixed()) rig.Add(std::move(spec));
     EXPECT_EQ(rig.Finish(), whole);
     EXPECT_GT(rig.core().stats().preemptions, 5U);
+  }
+}
+
+// Sequences of up to five runs of 512 positions, some with the first runs in common.
+std::vector<SequenceSpec> Long() {
+  std::vector<SequenceSpec> specs;
+  for (SequenceId id = 1; id <= 8; ++id) {
+    SequenceSpec spec = Spec(id, 250 * id, 150);
+    if (id % 2 == 0) spec.prompt = Prompt(4, 1100 + 100 * id);
+    spec.sampling.ignore_eos = true;
+    specs.push_back(spec);
+  }
+  return specs;
+}
+
+TEST(SameAnswer, InAnyNumberOfPartitions) {
+  EngineConfig config = Config();
+  config.max_model_len = 2400;
+  config.block_size = 16;
+  Answers whole;
+  // Of each partition: what everything needs, and little more than the longest sequence does.
+  const std::vector<std::vector<uint32_t>> blocks = {
+      {1000, 136}, {1000, 72}, {1000, 68}, {1000, 40}};
+  for (uint32_t partitions = 1; partitions <= 4; ++partitions) {
+    for (const uint32_t each : blocks[partitions - 1]) {
+      config.kv_partitions = partitions;
+      config.num_blocks = partitions * each;
+      Rig rig(config, {.max_in_flight = 2});
+      for (SequenceSpec& spec : Long()) rig.Add(std::move(spec));
+      const Answers answers = rig.Finish();
+      if (whole.empty()) whole = answers;
+      EXPECT_EQ(answers, whole) << partitions << " partitions of " << each;
+      EXPECT_EQ(rig.core().stats().num_blocks, config.num_blocks);
+      EXPECT_EQ(rig.core().stats().preemptions > 0, each < 1000)
+          << partitions << " partitions of " << each;
+    }
   }
 }
 
@@ -490,7 +530,7 @@ TEST(CheckSequence, SaysWhatDoesNotFit) {
   EXPECT_THAT(message(Spec(1, 5, 196)), HasSubstr("5 prompt tokens and max_tokens 196 make 201"));
   EXPECT_THAT(message(Spec(1, 5, 0xffffffffU)), HasSubstr("make 4294967300"));
   EXPECT_THAT(message(Spec(1, 30, 12)),
-              HasSubstr("needs 11 KV blocks of 4 tokens, the pool has 10"));
+              HasSubstr("42 tokens need 11 KV blocks of 4 tokens, the pool has 10: at most 41"));
   EXPECT_THAT(message(Spec(1, 30, 12)), HasSubstr("--kv-cache-memory-bytes"));
   EXPECT_TRUE(CheckSequence(config, 64, Spec(1, 30, 11)).ok());
   SequenceSpec spec = Spec(1, 5, 5);
@@ -498,6 +538,21 @@ TEST(CheckSequence, SaysWhatDoesNotFit) {
   EXPECT_THAT(message(spec), HasSubstr("outside the vocabulary of 64"));
   spec.prompt[2] = -1;
   EXPECT_THAT(message(spec), HasSubstr("outside the vocabulary"));
+}
+
+TEST(CheckSequence, SaysWhatDoesNotFitAPartition) {
+  EngineConfig config = Config();
+  config.max_model_len = 4000;
+  config.block_size = 16;
+  config.kv_partitions = 3;
+  config.num_blocks = 3 * 40;
+  EXPECT_TRUE(CheckSequence(config, 64, Spec(1, 1600, 65)).ok());
+  const Status status = CheckSequence(config, 64, Spec(1, 1600, 66));
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("1666 tokens need 41 KV blocks of 16 tokens in the first "
+                                          "of 3 ranks that share its positions, each has 40: at "
+                                          "most 1665 tokens fit; lower max_tokens or raise "
+                                          "--kv-cache-memory-bytes"));
 }
 
 TEST(CheckStop, EosThenStopIdsThenLengths) {

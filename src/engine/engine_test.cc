@@ -160,7 +160,7 @@ TEST(Engine, WhatNeverFitsIsRefusedAtOnceAllOrNothing) {
   const auto engine = MakeEngine(config, &c);
   const Status status = engine->Submit({FakeSequence(1, 4, 4), FakeSequence(2, 70, 12)});
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr("needs 21 KV blocks of 4 tokens, the pool has 20"));
+  EXPECT_THAT(status.message(), HasSubstr("need 21 KV blocks of 4 tokens, the pool has 20"));
   EXPECT_TRUE(engine->Idle());
   ASSERT_TRUE(engine->Submit({FakeSequence(3, 70, 11)}).ok());
   EXPECT_EQ(c.End(3).finish, FinishReason::kLength);

@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/rng.h"
+#include "split/layout.h"
 
 namespace cleave {
 
@@ -29,6 +30,25 @@ FakeExecutor::FakeExecutor(FakeExecutorOptions options)
   for (std::vector<Pending>& batch : in_flight_) batch.reserve(options_.max_batch_tokens);
 }
 
+// Partition p has the p-th share of the ids, and every kv_partitions-th run of a sequence.
+Status FakeExecutor::CheckTable(std::span<const int32_t> table) const {
+  const uint32_t each = options_.num_blocks / options_.kv_partitions;
+  for (size_t i = 0; i < table.size(); ++i) {
+    const int32_t block = table[i];
+    if (block < 0 || static_cast<uint32_t>(block) >= options_.num_blocks) {
+      return Internal(fmt::format("block {} does not exist", block));
+    }
+    const size_t run = i * options_.block_size / kRunPositions;
+    if (static_cast<uint32_t>(block) / each != run % options_.kv_partitions) {
+      return Internal(
+          fmt::format("block {} holds a part of run {}: of {} partitions of {} blocks, "
+                      "another's",
+                      block, run, options_.kv_partitions, each));
+    }
+  }
+  return OkStatus();
+}
+
 Status FakeExecutor::CheckBatch(const ForwardBatch& batch) const {
   uint64_t tokens = 0;
   for (const BatchSequence& s : batch.sequences) {
@@ -37,11 +57,7 @@ Status FakeExecutor::CheckBatch(const ForwardBatch& batch) const {
     if (s.tokens == 0 || s.block_table.size() != CeilDiv(end, options_.block_size)) {
       return Internal("a sequence without tokens, or whose table does not match them");
     }
-    for (const int32_t block : s.block_table) {
-      if (block < 0 || static_cast<uint32_t>(block) >= options_.num_blocks) {
-        return Internal(fmt::format("block {} does not exist", block));
-      }
-    }
+    RETURN_IF_ERROR(CheckTable(s.block_table));
   }
   if (tokens != batch.token_ids.size() || tokens > options_.max_batch_tokens ||
       batch.sequences.size() > options_.max_sequences) {

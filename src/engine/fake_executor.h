@@ -4,9 +4,10 @@
 // Submit stores each token and its position in the KV slot its table names; the logits of a row are
 // a hash of all tokens read back through the table. A wrong block, a stale one, a wrong
 // position or a missing token therefore changes the answer, and anything outside the executor's
-// contract fails the step. For tests.
+// contract fails the step, a block in another partition than its positions' too. For tests.
 
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "engine/executor.h"
@@ -15,7 +16,8 @@
 namespace cleave {
 
 struct FakeExecutorOptions {
-  uint32_t num_blocks = 64;
+  uint32_t num_blocks = 64;  // of all partitions
+  uint32_t kv_partitions = 1;
   uint32_t block_size = 4;
   uint32_t vocab_size = 64;
   uint32_t max_batch_tokens = 512;
@@ -50,6 +52,7 @@ class FakeExecutor final : public Executor {
     RowUse use;
   };
 
+  [[nodiscard]] Status CheckTable(std::span<const int32_t> table) const;
   [[nodiscard]] Status CheckBatch(const ForwardBatch& batch) const;
   Status KeepWanted(const ForwardBatch& batch);
   void MakeLogits(uint64_t hidden);

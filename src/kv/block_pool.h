@@ -8,6 +8,10 @@
 // least recently freed; a sequence's last blocks count as freed before its first, since a prefix
 // is useless without its beginning.
 //
+// Blocks may lie in several partitions of equal size, each with free blocks of its own: the
+// memories of ranks that share a sequence by position. Partition p has the ids [p · n, (p + 1) ·
+// n), where n = num_blocks / partitions. Names are found over all of them.
+//
 // Owner: the scheduler; one thread. All memory is taken at construction. Misuse (releasing a free
 // block) is a programmer's error and ends the process.
 
@@ -25,14 +29,20 @@ inline constexpr BlockId kNoBlock = -1;
 
 class BlockPool {
  public:
-  explicit BlockPool(uint32_t num_blocks);
+  // `num_blocks` is a multiple of `partitions`, which is 1 … kMaxPartitions.
+  explicit BlockPool(uint32_t num_blocks, uint32_t partitions = 1);
+  static constexpr uint32_t kMaxPartitions = 65536;
 
   [[nodiscard]] uint32_t num_blocks() const { return static_cast<uint32_t>(blocks_.size()); }
+  [[nodiscard]] uint32_t partitions() const { return static_cast<uint32_t>(free_.size()); }
+  [[nodiscard]] uint32_t partition(BlockId block) const { return At(block).partition; }
+  // In all, and of one partition.
   [[nodiscard]] uint32_t free_blocks() const { return free_blocks_; }
+  [[nodiscard]] uint32_t free_blocks(uint32_t partition) const { return free_[partition].blocks; }
   [[nodiscard]] uint32_t references(BlockId block) const { return At(block).references; }
 
-  // A block with one reference and unknown content; kNoBlock when all are used.
-  BlockId Allocate();
+  // A block of the partition, with one reference and unknown content; kNoBlock when all are used.
+  BlockId Allocate(uint32_t partition = 0);
   // The block published under `name`, used or free; kNoBlock when there is none.
   [[nodiscard]] BlockId Find(const BlockHash& name) const;
   // One more reference to a block that Find returned.
@@ -51,8 +61,14 @@ class BlockPool {
     BlockHash name;
     uint32_t references = 0;
     bool published = false;
+    uint16_t partition = 0;
     BlockId prev = kNoBlock;  // neighbours in the free list
     BlockId next = kNoBlock;
+  };
+  struct FreeList {
+    BlockId head = kNoBlock;  // next to be allocated
+    BlockId tail = kNoBlock;
+    uint32_t blocks = 0;
   };
 
   Block& At(BlockId block) { return blocks_[static_cast<size_t>(block)]; }
@@ -63,11 +79,12 @@ class BlockPool {
   [[nodiscard]] size_t Home(const BlockHash& name) const { return name.lo & slot_mask_; }
   [[nodiscard]] size_t SlotOf(const BlockHash& name) const;
   void EraseName(const BlockHash& name);
+  [[nodiscard]] Status CheckFreeList(uint32_t partition) const;
+  [[nodiscard]] Status CheckNames() const;
 
   std::vector<Block> blocks_;
-  BlockId free_head_ = kNoBlock;  // next to be allocated
-  BlockId free_tail_ = kNoBlock;
-  uint32_t free_blocks_ = 0;
+  std::vector<FreeList> free_;  // by partition
+  uint32_t free_blocks_ = 0;    // of all lists
   // Open addressing with linear probing, at most half full: block ids, kNoBlock where empty.
   std::vector<BlockId> slots_;
   size_t slot_mask_ = 0;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <set>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "base/rng.h"
 #include "kv/block_hash.h"
 #include "kv/naive_block_pool.h"
+#include "kv/partitions.h"
 
 namespace cleave {
 namespace {
@@ -90,12 +92,65 @@ TEST(BlockPool, AnEmptyPoolHasNothing) {
   EXPECT_EQ(pool.Allocate(), kNoBlock);
   EXPECT_EQ(pool.Find(Name(1)), kNoBlock);
   EXPECT_TRUE(pool.CheckIntegrity().ok());
+  BlockPool cut(0, 3);
+  EXPECT_EQ(cut.Allocate(2), kNoBlock);
+  EXPECT_TRUE(cut.CheckIntegrity().ok());
+}
+
+TEST(BlockPool, APartitionGivesItsOwnBlocksOnly) {
+  BlockPool pool(6, 3);
+  EXPECT_EQ(pool.partitions(), 3U);
+  EXPECT_EQ(pool.Allocate(1), 2);
+  EXPECT_EQ(pool.Allocate(1), 3);
+  EXPECT_EQ(pool.Allocate(1), kNoBlock);
+  EXPECT_EQ(pool.Allocate(2), 4);
+  EXPECT_EQ(pool.partition(4), 2U);
+  EXPECT_EQ(pool.free_blocks(), 3U);
+  EXPECT_EQ(pool.free_blocks(0), 2U);
+  EXPECT_EQ(pool.free_blocks(1), 0U);
+  EXPECT_EQ(pool.free_blocks(2), 1U);
+  pool.Publish(3, Name(9));
+  pool.Release(Ids{2, 3});
+  EXPECT_EQ(pool.Find(Name(9)), 3);
+  EXPECT_EQ(pool.Allocate(0), 0);
+  EXPECT_EQ(pool.Allocate(1), 2) << "holds nothing";
+  EXPECT_EQ(pool.Allocate(1), 3);
+  EXPECT_EQ(pool.Find(Name(9)), kNoBlock);
+  EXPECT_TRUE(pool.CheckIntegrity().ok());
+}
+
+// Item for item: run r is in partition r mod count.
+TEST(KvPartitions, CountWhatEachHolds) {
+  for (uint32_t count = 1; count <= 5; ++count) {
+    for (uint32_t run = 1; run <= 4; ++run) {
+      const KvPartitions parts{.count = count, .run = run};
+      std::vector<uint32_t> held(count, 0);
+      for (uint32_t items = 0; items < 6 * count * run; ++items) {
+        for (uint32_t p = 0; p < count; ++p) ASSERT_EQ(parts.Held(items, p), held[p]);
+        ASSERT_EQ(parts.Fullest(items), *std::max_element(held.begin(), held.end()));
+        EXPECT_LE(items, parts.Longest(held[0]));
+        ASSERT_EQ(parts.Of(items), items / run % count);
+        const uint32_t before = held[0];
+        ++held[parts.Of(items)];
+        // The first item that partition 0 has no more room for ends the longest.
+        if (held[0] > before) {
+          EXPECT_EQ(parts.Longest(before), items);
+        }
+      }
+    }
+  }
+  EXPECT_EQ(KvPartitions::OfBlocks(3, 512, 16).run, 32U);
+  EXPECT_EQ(KvPartitions::OfBlocks(1, 512, 1000).run, 1U);
+  constexpr KvPartitions kWide{.count = 4096, .run = 4};
+  static_assert(kWide.Longest(uint64_t{1} << 40U) == uint64_t{1} << 52U);
+  static_assert(kWide.Held(UINT32_MAX, 4095) == (uint32_t{1} << 20U) - 1);
 }
 
 // Random operations on both; names collide in their low bits so that probe runs are long.
 class Twins {
  public:
-  Twins(uint32_t blocks, uint64_t seed) : pool_(blocks), naive_(blocks), random_(seed) {}
+  Twins(uint32_t blocks, uint32_t partitions, uint64_t seed)
+      : pool_(blocks, partitions), naive_(blocks, partitions), random_(seed) {}
 
   void Step() {
     switch (random_.Below(4)) {
@@ -112,6 +167,9 @@ class Twins {
   void Compare() {
     ASSERT_TRUE(pool_.CheckIntegrity().ok()) << pool_.CheckIntegrity().ToString();
     ASSERT_EQ(pool_.free_blocks(), naive_.free_blocks());
+    for (uint32_t p = 0; p < pool_.partitions(); ++p) {
+      ASSERT_EQ(pool_.free_blocks(p), naive_.free_blocks(p));
+    }
     for (uint64_t n = 0; n < kNames; ++n) ASSERT_EQ(pool_.Find(Key(n)), naive_.Find(Key(n)));
   }
 
@@ -121,9 +179,12 @@ class Twins {
 
   void Allocate() {
     if (tables_.empty() || random_.Below(4) == 0) tables_.emplace_back();
-    const BlockId block = pool_.Allocate();
-    ASSERT_EQ(block, naive_.Allocate());
-    if (block != kNoBlock) tables_[random_.Below(tables_.size())].push_back(block);
+    const auto partition = static_cast<uint32_t>(random_.Below(pool_.partitions()));
+    const BlockId block = pool_.Allocate(partition);
+    ASSERT_EQ(block, naive_.Allocate(partition));
+    if (block == kNoBlock) return;
+    ASSERT_EQ(pool_.partition(block), partition);
+    tables_[random_.Below(tables_.size())].push_back(block);
   }
   void Publish() {
     if (tables_.empty()) return;
@@ -158,8 +219,9 @@ class Twins {
 };
 
 TEST(BlockPool, AgreesWithTheNaivePool) {
-  for (uint64_t seed = 0; seed < 20; ++seed) {
-    Twins twins(static_cast<uint32_t>(1 + seed * 2), seed);
+  for (uint64_t seed = 0; seed < 32; ++seed) {
+    const auto partitions = static_cast<uint32_t>(1 + seed % 4);
+    Twins twins(partitions * static_cast<uint32_t>(1 + seed * 2 / partitions), partitions, seed);
     for (int step = 0; step < 2000; ++step) {
       twins.Step();
       if (step % 10 == 0) twins.Compare();

@@ -15,15 +15,27 @@ size_t NaiveScheduler::MostDecodes() const {
   return decoding / plans + (decoding % plans > 0 ? 1 : 0);
 }
 
+// The worst at most as good as `rank` that has a block there; else `rank`.
+NaiveScheduler::Rank NaiveScheduler::VictimFor(const Rank& rank, uint32_t partition) const {
+  Rank victim = rank;
+  for (const Rank& r : Running()) {
+    if (r > rank && HasBlockIn(all_.at(r), partition)) victim = r;
+  }
+  return victim;
+}
+
 bool NaiveScheduler::GetBlock(const Rank& rank, Step* step, bool* stalled) {
   One& one = all_[rank];
   while (one.scheduled / bs() >= one.table.size()) {
-    if (pool_.free_blocks() > 0) {
-      one.table.push_back(pool_.Allocate());
+    const uint32_t partition = PartitionOf(one.table.size());
+    if (pool_.free_blocks(partition) > 0) {
+      one.table.push_back(pool_.Allocate(partition));
       continue;
     }
-    One& worst = all_[Running().back()];
-    if (AnyDrains() || worst.known + worst.pending >= worst.facts.limit) {
+    const Rank victim = VictimFor(rank, partition);
+    One& worst = all_[victim];
+    const bool best_of_many = victim == Running().front() && Running().size() > 1;
+    if (AnyDrains() || best_of_many || worst.known + worst.pending >= worst.facts.limit) {
       *stalled = true;
       return false;
     }
@@ -99,16 +111,25 @@ bool NaiveScheduler::IsComputedElsewhere(const One& one) {
 bool NaiveScheduler::AdmitOne(One* one, Step* step) {
   const std::vector<BlockId> found = Found(*one);
   const uint32_t total = (one->known + bs() - 1) / bs();
-  size_t needed = total - found.size();
-  for (const BlockId b : found) needed += pool_.references(b) == 0 ? 1 : 0;
-  for (const Rank& rank : Running()) {
-    needed += all_[rank].table.size() < MostBlocks(all_[rank]) ? 1 : 0;
+  std::vector<size_t> needed(config_.kv_partitions, 0);
+  for (size_t i = found.size(); i < total; ++i) ++needed[PartitionOf(i)];
+  for (size_t i = 0; i < found.size(); ++i) {
+    needed[PartitionOf(i)] += pool_.references(found[i]) == 0 ? 1 : 0;
   }
-  if (!Running().empty() && one->known % bs() == 0 && total < MostBlocks(*one)) ++needed;
-  if (needed > pool_.free_blocks()) return false;
+  for (const Rank& rank : Running()) {
+    const size_t next = all_[rank].table.size();
+    if (next < MostBlocks(all_[rank])) ++needed[PartitionOf(next)];
+  }
+  const bool grows_at_once = one->known % bs() == 0 && total < MostBlocks(*one);
+  if (!Running().empty() && grows_at_once) ++needed[PartitionOf(total)];
+  for (uint32_t p = 0; p < needed.size(); ++p) {
+    if (needed[p] > pool_.free_blocks(p)) return false;
+  }
   for (const BlockId b : found) pool_.Acquire(b);
   one->table = found;
-  while (one->table.size() < total) one->table.push_back(pool_.Allocate());
+  while (one->table.size() < total) {
+    one->table.push_back(pool_.Allocate(PartitionOf(one->table.size())));
+  }
   one->scheduled = one->computed = static_cast<uint32_t>(found.size()) * bs();
   one->published = found.size();
   one->phase = Phase::kRuns;

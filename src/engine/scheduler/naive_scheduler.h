@@ -33,7 +33,7 @@ class NaiveScheduler {
   };
 
   explicit NaiveScheduler(const SchedulerConfig& config)
-      : config_(config), pool_(config.num_blocks) {}
+      : config_(config), pool_(config.num_blocks, config.kv_partitions) {}
 
   void Add(const SequenceFacts& f) {
     One one;
@@ -98,6 +98,9 @@ class NaiveScheduler {
   }
 
   [[nodiscard]] uint32_t free_blocks() const { return pool_.free_blocks(); }
+  [[nodiscard]] uint32_t free_blocks(uint32_t partition) const {
+    return pool_.free_blocks(partition);
+  }
   [[nodiscard]] size_t sequences() const { return all_.size(); }
 
  private:
@@ -113,6 +116,16 @@ class NaiveScheduler {
   [[nodiscard]] uint32_t bs() const { return config_.block_size; }
   [[nodiscard]] uint32_t MostBlocks(const One& one) const {
     return (one.facts.limit - 1 + bs() - 1) / bs();
+  }
+  // Of block `index` of a table.
+  [[nodiscard]] uint32_t PartitionOf(size_t index) const {
+    return static_cast<uint32_t>(index * bs() / config_.run_positions % config_.kv_partitions);
+  }
+  [[nodiscard]] bool HasBlockIn(const One& one, uint32_t partition) const {
+    for (size_t i = 0; i < one.table.size(); ++i) {
+      if (PartitionOf(i) == partition) return true;
+    }
+    return false;
   }
   [[nodiscard]] bool awaits() const { return config_.samples_in_flight == SamplesInFlight::kAwait; }
   [[nodiscard]] uint32_t Wanted(const One& one) const {
@@ -154,6 +167,7 @@ class NaiveScheduler {
   }
 
   [[nodiscard]] size_t MostDecodes() const;
+  [[nodiscard]] Rank VictimFor(const Rank& rank, uint32_t partition) const;
   bool GetBlock(const Rank& rank, Step* step, bool* stalled);
   void Put(One* one, uint32_t tokens, Step* step);
   void Admit(Step* step);

@@ -10,9 +10,23 @@
 
 namespace cleave {
 
-Scheduler::Scheduler(const SchedulerConfig& config) : config_(config), pool_(config.num_blocks) {
+namespace {
+
+const SchedulerConfig& Checked(const SchedulerConfig& config) {
   CLEAVE_CHECK(config.block_size > 0 && config.max_num_seqs > 0);
   CLEAVE_CHECK(config.max_num_batched_tokens > 0 && config.max_plans_in_flight > 0);
+  CLEAVE_CHECK(config.kv_partitions == 1 ||
+               (config.run_positions > 0 && config.run_positions % config.block_size == 0));
+  return config;
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const SchedulerConfig& config)
+    : config_(Checked(config)),
+      partitions_(config.partitions()),
+      pool_(config.num_blocks, config.kv_partitions),
+      needed_(config.kv_partitions) {
   const size_t room = static_cast<size_t>(config.max_waiting) + 2 * config.max_num_seqs;
   sequences_.reserve(room);
   free_slots_.reserve(room);
@@ -22,6 +36,19 @@ Scheduler::Scheduler(const SchedulerConfig& config) : config_(config), pool_(con
 
 uint32_t Scheduler::BlocksFor(uint32_t limit, uint32_t block_size) {
   return limit == 0 ? 0 : CeilDiv(limit - 1, block_size);
+}
+
+uint32_t Scheduler::BlocksFor(uint32_t limit, const SchedulerConfig& config, uint32_t partition) {
+  return config.partitions().Held(BlocksFor(limit, config.block_size), partition);
+}
+
+bool Scheduler::FitsAlone(uint32_t limit, const SchedulerConfig& config) {
+  return BlocksFor(limit, config, 0) <= config.num_blocks / config.kv_partitions;
+}
+
+uint64_t Scheduler::LongestLimit(const SchedulerConfig& config) {
+  const uint32_t each = config.num_blocks / config.kv_partitions;
+  return config.partitions().Longest(each) * config.block_size + 1;
 }
 
 uint32_t Scheduler::running() const { return static_cast<uint32_t>(running_.size()) + draining_; }
@@ -38,7 +65,7 @@ SequenceHandle Scheduler::TakeSlot() {
 
 SequenceHandle Scheduler::Add(const SequenceFacts& facts) {
   CLEAVE_CHECK(facts.tokens > 0 && facts.tokens < facts.limit);
-  CLEAVE_CHECK(BlocksFor(facts.limit, config_.block_size) <= config_.num_blocks);
+  CLEAVE_CHECK(FitsAlone(facts.limit, config_));
   const SequenceHandle h = TakeSlot();
   Sequence& s = sequences_[h];
   s.state = State::kWaiting;
@@ -97,14 +124,15 @@ bool Scheduler::Schedule(Plan* plan) {
   return true;
 }
 
-// Preemption takes from the end of running_, never from before the sequence that is served: the
-// entries already written stand.
+// Preemption takes the sequence that is served or ones behind it: the entries already written
+// stand.
 void Scheduler::ScheduleDecodes(Plan* plan) {
   const uint32_t most = MostDecodes();
-  for (size_t i = 0; i < running_.size() && BudgetLeft(*plan) > 0; ++i) {
+  for (size_t i = 0; i < running_.size() && BudgetLeft(*plan) > 0;) {
     if (plan->entries.size() == most) return;
     const SequenceHandle h = running_[i];
     if (Wanted(sequences_[h]) == 1 && EnsureBlock(h, plan)) AddEntry(h, 1, plan);
+    if (i < running_.size() && running_[i] == h) ++i;  // else it was the victim
   }
 }
 
@@ -128,13 +156,14 @@ void Scheduler::SchedulePrefills(Plan* plan) {
 bool Scheduler::EnsureBlock(SequenceHandle h, Plan* plan) {
   Sequence& s = sequences_[h];
   if (s.scheduled / config_.block_size < s.blocks.size()) return true;
+  const uint32_t partition = partitions_.Of(static_cast<uint32_t>(s.blocks.size()));
   for (;;) {
-    const BlockId block = pool_.Allocate();
+    const BlockId block = pool_.Allocate(partition);
     if (block != kNoBlock) {
       s.blocks.push_back(block);
       return true;
     }
-    if (!PreemptWorst(plan)) {
+    if (!PreemptFor(h, partition, plan)) {
       stalled_ = true;
       return false;
     }
@@ -142,17 +171,24 @@ bool Scheduler::EnsureBlock(SequenceHandle h, Plan* plan) {
   }
 }
 
-// False when blocks are about to come back by themselves: a victim is still in flight, or the
-// worst sequence's last sample is.
-bool Scheduler::PreemptWorst(Plan* plan) {
+// Preempts the worst that has a block of the partition, `h` at the best. False when blocks are
+// about to come back by themselves: a victim is still in flight, or its last sample is, or what the
+// best lacks is held only by ended sequences in flight.
+bool Scheduler::PreemptFor(SequenceHandle h, uint32_t partition, Plan* plan) {
   if (draining_ > 0) return false;
-  const SequenceHandle h = running_.back();
-  Sequence& s = sequences_[h];
+  size_t worst = running_.size() - 1;
+  const auto has_one = [&](const Sequence& r) {
+    return partitions_.Held(static_cast<uint32_t>(r.blocks.size()), partition) > 0;
+  };
+  while (running_[worst] != h && !has_one(sequences_[running_[worst]])) --worst;
+  if (worst == 0 && running_.size() > 1) return false;
+  const SequenceHandle victim = running_[worst];
+  Sequence& s = sequences_[victim];
   if (s.length() >= s.limit) return false;
-  running_.pop_back();
-  plan->preempted.push_back({h, s.tag, s.computed});
+  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(worst));
+  plan->preempted.push_back({victim, s.tag, s.computed});
   if (s.in_flight == 0) {
-    ReturnToWaiting(h);
+    ReturnToWaiting(victim);
   } else {
     s.state = State::kDraining;
     ++draining_;
@@ -219,7 +255,7 @@ void Scheduler::Admit(SequenceHandle h, uint32_t cached, Plan* plan) {
     pool_.Acquire(s.blocks.back());
   }
   while (s.blocks.size() < CeilDiv(s.known, config_.block_size)) {
-    s.blocks.push_back(pool_.Allocate());
+    s.blocks.push_back(pool_.Allocate(partitions_.Of(static_cast<uint32_t>(s.blocks.size()))));
   }
   s.scheduled = s.computed = cached * config_.block_size;
   s.published = cached;
@@ -255,22 +291,28 @@ uint32_t Scheduler::CachedBlocks(const Sequence& s) const {
   return cached;
 }
 
-bool Scheduler::Fits(const Sequence& s, uint32_t cached) const {
-  uint32_t needed = CeilDiv(s.known, config_.block_size) - cached;
+bool Scheduler::Fits(const Sequence& s, uint32_t cached) {
+  const uint32_t total = CeilDiv(s.known, config_.block_size);
+  for (uint32_t p = 0; p < partitions_.count; ++p) {
+    needed_[p] = partitions_.Held(total, p) - partitions_.Held(cached, p);
+  }
   for (uint32_t i = 0; i < cached; ++i) {
-    needed += pool_.references(pool_.Find(s.names[i])) == 0 ? 1 : 0;
+    needed_[partitions_.Of(i)] += pool_.references(pool_.Find(s.names[i])) == 0 ? 1 : 0;
   }
   if (!running_.empty()) {
-    const auto grows = [this](const Sequence& r, size_t blocks) {
-      return blocks < BlocksFor(r.limit, config_.block_size) ? 1U : 0U;
+    const auto add_next = [this](const Sequence& r, uint32_t blocks) {
+      if (blocks < BlocksFor(r.limit, config_.block_size)) ++needed_[partitions_.Of(blocks)];
     };
     for (const SequenceHandle r : running_) {
-      needed += grows(sequences_[r], sequences_[r].blocks.size());
+      add_next(sequences_[r], static_cast<uint32_t>(sequences_[r].blocks.size()));
     }
     // Its own first decode, when the known tokens fill their blocks.
-    if (s.known % config_.block_size == 0) needed += grows(s, s.known / config_.block_size);
+    if (s.known % config_.block_size == 0) add_next(s, total);
   }
-  return needed <= pool_.free_blocks();
+  for (uint32_t p = 0; p < partitions_.count; ++p) {
+    if (needed_[p] > pool_.free_blocks(p)) return false;
+  }
+  return true;
 }
 
 // ---- Commit
@@ -364,6 +406,9 @@ Status Scheduler::CheckSequence(const Sequence& s) const {
   if (s.length() > s.limit) return fault("longer than its limit");
   if (s.scheduled > s.blocks.size() * config_.block_size) return fault("scheduled past its blocks");
   if (s.published > s.blocks.size()) return fault("published more blocks than it has");
+  for (uint32_t i = 0; i < s.blocks.size(); ++i) {
+    if (pool_.partition(s.blocks[i]) != partitions_.Of(i)) return fault("a block is elsewhere");
+  }
   if (s.state == State::kWaiting && (!s.blocks.empty() || s.in_flight > 0 || s.pending > 0)) {
     return fault("waits with blocks or plans");
   }

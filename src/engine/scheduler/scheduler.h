@@ -16,6 +16,11 @@
 //      newcomer does not push out what runs; alone, a sequence needs only its own blocks. Admission
 //      never preempts: a better sequence that arrives late waits for blocks and for a place.
 //
+// Partitions. The ranks of context parallelism keep a sequence in runs of run_positions, each rank
+// in a memory of its own: block i of a table is of the partition that kv/partitions.h names, and
+// everything said of free blocks holds in each. All sequences begin in partition 0, which therefore
+// holds most of any: what fits there alone fits.
+//
 // Shared prompts. A waiting sequence whose next block a running one is computing just now is passed
 // over until that is published, and then finds it: n choices of one prompt, or many requests with
 // one system prompt, compute it once. It waits for a prefill that runs, so not for ever.
@@ -24,10 +29,14 @@
 // max_bypasses times in all; then nobody behind it is admitted before it is. At most kScanWindow
 // that lack blocks, and kScanShared that wait for a shared prompt, are looked at in a step.
 //
-// Preemption. A decode that finds no block takes those of the worst running sequence, which may
-// be itself; the victim waits at its rank and recomputes. The best running sequence is never a
-// victim while others run, and Add accepts only what fits the pool alone, so it always ends, then
-// the next: no livelock. A victim that is in a plan in flight keeps its blocks until that is
+// Preemption. A decode that finds no block of its next partition takes those of the worst running
+// sequence that has one there (without a cut, each has), and of the next, until one is free; never
+// of a better one than itself: when only better ones have any, it is the victim. A victim waits at
+// its rank and recomputes. The best running sequence is never a victim while others run: others'
+// victims are no better than they, and its own are worse, or it stalls. It needs blocks only that
+// fit the pool alone (Add), so what it lacks is held by worse running ones, which it takes, or by
+// sequences in flight that ended or were preempted, whose commit is to come. So it always ends,
+// then the next: no livelock. A victim that is in a plan in flight keeps its blocks until that is
 // committed; until then whoever needed them stalls, and nobody else is preempted.
 //
 // Plans in flight. Up to max_plans_in_flight plans may be scheduled before the first is committed;
@@ -47,6 +56,8 @@
 #include "engine/scheduler/plan.h"
 #include "kv/block_hash.h"
 #include "kv/block_pool.h"
+#include "kv/partitions.h"
+#include "split/layout.h"
 
 namespace cleave {
 
@@ -57,11 +68,18 @@ struct SchedulerConfig {
   uint32_t max_num_batched_tokens = 512;
   uint32_t long_prefill_token_threshold = 0;
   uint32_t block_size = 16;
-  uint32_t num_blocks = 0;
+  uint32_t num_blocks = 0;                 // of all partitions; a multiple of kv_partitions
+  uint32_t kv_partitions = 1;              // memories that share a sequence by position
+  uint32_t run_positions = kRunPositions;  // with more than one: a multiple of block_size
   uint32_t max_plans_in_flight = 1;
   SamplesInFlight samples_in_flight = SamplesInFlight::kAhead;
   uint32_t max_bypasses = 64;
   uint32_t max_waiting = 1024;  // room taken at construction; more may wait
+
+  // Over the blocks of a sequence.
+  [[nodiscard]] KvPartitions partitions() const {
+    return KvPartitions::OfBlocks(kv_partitions, run_positions, block_size);
+  }
 };
 
 // Lookups of a sequence in the prefix cache; its blocks are published either way.
@@ -86,8 +104,14 @@ class Scheduler {
 
   // Blocks a sequence of `limit` tokens holds at its end: its last token is never computed.
   [[nodiscard]] static uint32_t BlocksFor(uint32_t limit, uint32_t block_size);
+  // Of these, the ones of a partition.
+  [[nodiscard]] static uint32_t BlocksFor(uint32_t limit, const SchedulerConfig& config,
+                                          uint32_t partition);
+  // Whether it could ever run, and the longest limit that could.
+  [[nodiscard]] static bool FitsAlone(uint32_t limit, const SchedulerConfig& config);
+  [[nodiscard]] static uint64_t LongestLimit(const SchedulerConfig& config);
 
-  // The sequence waits. BlocksFor(limit) must not exceed the pool.
+  // The sequence waits. FitsAlone(limit) must hold.
   SequenceHandle Add(const SequenceFacts& facts);
   // The name of the sequence's next full block, as soon as all its tokens are known.
   void AppendName(SequenceHandle sequence, const BlockHash& name);
@@ -152,9 +176,9 @@ class Scheduler {
   [[nodiscard]] bool AwaitsPrefix(const Sequence& s, uint32_t cached) const;
   [[nodiscard]] uint32_t MostCachedBlocks(const Sequence& s) const;
   [[nodiscard]] uint32_t CachedBlocks(const Sequence& s) const;
-  [[nodiscard]] bool Fits(const Sequence& s, uint32_t cached) const;
+  bool Fits(const Sequence& s, uint32_t cached);
   bool EnsureBlock(SequenceHandle h, Plan* plan);
-  bool PreemptWorst(Plan* plan);
+  bool PreemptFor(SequenceHandle h, uint32_t partition, Plan* plan);
   void AddEntry(SequenceHandle h, uint32_t tokens, Plan* plan);
   [[nodiscard]] uint32_t BudgetLeft(const Plan& plan) const;
 
@@ -167,7 +191,9 @@ class Scheduler {
   [[nodiscard]] Status CheckSequence(const Sequence& s) const;
 
   const SchedulerConfig config_;
+  const KvPartitions partitions_;
   BlockPool pool_;
+  std::vector<uint32_t> needed_;  // blocks of each partition, while Fits adds them up
   std::vector<Sequence> sequences_;
   std::vector<SequenceHandle> free_slots_;
   std::vector<SequenceHandle> waiting_;  // by rank

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <string>
@@ -27,8 +28,9 @@ struct Life {
 
 class Simulation {
  public:
-  Simulation(const SchedulerConfig& config, uint64_t seed)
+  Simulation(const SchedulerConfig& config, uint64_t seed, uint64_t families = 4)
       : config_(config),
+        families_(families),
         scheduler_(config),
         naive_(config),
         random_(seed),
@@ -49,6 +51,7 @@ class Simulation {
   }
   [[nodiscard]] uint64_t preemptions() const { return preemptions_; }
   [[nodiscard]] uint64_t cached() const { return cached_; }
+  [[nodiscard]] size_t runs() const { return runs_; }
 
  private:
   struct Flight {
@@ -64,6 +67,9 @@ class Simulation {
     const Status integrity = scheduler_.CheckIntegrity();
     ASSERT_TRUE(integrity.ok()) << integrity.ToString();
     ASSERT_EQ(scheduler_.pool().free_blocks(), naive_.free_blocks());
+    for (uint32_t p = 0; p < config_.kv_partitions; ++p) {
+      ASSERT_EQ(scheduler_.pool().free_blocks(p), naive_.free_blocks(p));
+    }
     ASSERT_EQ(scheduler_.running() + scheduler_.waiting(), lives_.size());
     ASSERT_EQ(naive_.sequences(), lives_.size());
   }
@@ -81,11 +87,12 @@ class Simulation {
   void Add() {
     const uint64_t tag = ++added_;
     Life life;
-    const uint32_t most = config_.num_blocks * config_.block_size + 1;
-    life.limit = 2 + static_cast<uint32_t>(random_.Below(random_.Below(4) == 0 ? most - 1 : 30));
+    const auto most = static_cast<uint32_t>(Scheduler::LongestLimit(config_));
+    const uint32_t usual = std::max(30U, most / 8);
+    life.limit = 2 + static_cast<uint32_t>(random_.Below(random_.Below(4) == 0 ? most - 1 : usual));
     life.limit = std::min(life.limit, most);
     life.prompt = 1 + static_cast<uint32_t>(random_.Below(life.limit - 1));
-    life.family = random_.Below(4);
+    life.family = random_.Below(families_);
     life.looks_up = random_.Below(8) != 0;
     life.known = life.prompt;
     SequenceFacts facts;
@@ -144,6 +151,7 @@ class Simulation {
                                        e.tokens,
                                        e.samples,
                                        {e.block_table.begin(), e.block_table.end()}}));
+      for (size_t b = 0; b < e.block_table.size(); ++b) ExpectInItsPartition(b, e.block_table[b]);
     }
     ASSERT_EQ(tokens, f.plan.tokens);
     ASSERT_LE(tokens, config_.max_num_batched_tokens);
@@ -161,6 +169,14 @@ class Simulation {
       const Preemption& p = f.plan.preempted[i];
       ASSERT_EQ(f.step.preempted[i], std::pair(p.tag, p.computed_tokens));
     }
+  }
+
+  // By the ids that a partition has, and the run that the block's positions lie in.
+  void ExpectInItsPartition(size_t index, BlockId block) {
+    const uint32_t each = config_.num_blocks / config_.kv_partitions;
+    const size_t run = index * config_.block_size / config_.run_positions;
+    ASSERT_EQ(static_cast<uint32_t>(block) / each, run % config_.kv_partitions);
+    runs_ = std::max(runs_, run + 1);
   }
 
   // Reads what the sequence's earlier positions should be, then writes the new ones.
@@ -222,6 +238,7 @@ class Simulation {
   }
 
   const SchedulerConfig config_;
+  const uint64_t families_;
   Scheduler scheduler_;
   NaiveScheduler naive_;
   RngStream random_;
@@ -232,6 +249,7 @@ class Simulation {
   uint64_t ended_ = 0;
   uint64_t preemptions_ = 0;
   uint64_t cached_ = 0;
+  size_t runs_ = 0;  // of the longest table
 };
 
 TEST(SchedulerModel, RandomLivesAgreeAndEnd) {
@@ -257,6 +275,48 @@ TEST(SchedulerModel, RandomLivesAgreeAndEnd) {
   }
   EXPECT_GT(preemptions, 500U);
   EXPECT_GT(cached, 5000U);
+}
+
+// Sequences of several runs; blocks as small as the cases above, and as large as servers have.
+SchedulerConfig Cut(uint32_t partitions, uint64_t seed) {
+  RngStream random(seed);
+  SchedulerConfig config;
+  const bool large = random.Below(4) == 0;
+  config.kv_partitions = partitions;
+  config.block_size = static_cast<uint32_t>(large ? 16U << random.Below(4) : 1 + random.Below(6));
+  config.run_positions = config.block_size * static_cast<uint32_t>(1 + random.Below(4));
+  config.num_blocks = partitions * static_cast<uint32_t>(2 + random.Below(large ? 6 : 16));
+  config.max_plans_in_flight = 1 + static_cast<uint32_t>(random.Below(3));
+  config.samples_in_flight =
+      random.Below(2) == 0 ? SamplesInFlight::kAhead : SamplesInFlight::kAwait;
+  config.max_num_seqs = 1 + static_cast<uint32_t>(random.Below(8));
+  config.max_num_batched_tokens =
+      1 + static_cast<uint32_t>(random.Below(10 * uint64_t{config.block_size} + 20));
+  config.long_prefill_token_threshold =
+      random.Below(2) == 0 ? 0 : static_cast<uint32_t>(random.Below(2 * config.block_size));
+  config.max_bypasses = static_cast<uint32_t>(random.Below(5));
+  return config;
+}
+
+TEST(SchedulerModel, RandomLivesOverPartitionsAgreeAndEnd) {
+  for (uint32_t partitions = 1; partitions <= 4; ++partitions) {
+    uint64_t preemptions = 0;
+    uint64_t cached = 0;
+    size_t runs = 0;
+    for (uint64_t seed = 0; seed < 25; ++seed) {
+      SCOPED_TRACE(std::to_string(partitions) + " partitions, seed " + std::to_string(seed));
+      // Where all share one prompt, partition 0 is not always the first to be full.
+      Simulation simulation(Cut(partitions, 100 * partitions + seed), seed, 1 + seed % 2);
+      simulation.Run(1200);
+      if (HasFatalFailure()) return;
+      preemptions += simulation.preemptions();
+      cached += simulation.cached();
+      runs = std::max(runs, simulation.runs());
+    }
+    EXPECT_GT(preemptions, 100U) << partitions;
+    EXPECT_GT(cached, 2000U) << partitions;
+    EXPECT_GT(runs, 2 * partitions) << partitions;
+  }
 }
 
 }  // namespace

@@ -272,6 +272,116 @@ TEST(Scheduler, PlansOfAPipelineShareTheDecodesEvenly) {
   }
 }
 
+// Two partitions, runs of `run_positions`; the best and the next share their first run, so that
+// what they hold is most of partition 1, while `3` lies in partition 0 alone.
+struct SharedRun {
+  SharedRun(uint32_t run_positions, uint32_t blocks_each)
+      : f(ConfigOf(run_positions, blocks_each)) {
+    for (uint64_t i = 0; i < run_positions / 8; ++i) names.push_back({i, i});
+  }
+  static SchedulerConfig ConfigOf(uint32_t run_positions, uint32_t blocks_each) {
+    SchedulerConfig config = Config(2 * blocks_each);
+    config.block_size = 8;
+    config.kv_partitions = 2;
+    config.run_positions = run_positions;
+    config.max_num_batched_tokens = 100;
+    config.max_plans_in_flight = 2;
+    return config;
+  }
+  SequenceHandle AddSharing(uint64_t tag, uint32_t tokens, uint32_t limit) {
+    SequenceFacts facts;
+    facts.tag = tag;
+    facts.tokens = tokens;
+    facts.limit = limit;
+    facts.names = names;
+    return f.scheduler.Add(facts);
+  }
+  Fixture f;
+  std::vector<BlockHash> names;
+};
+
+TEST(Scheduler, OnlyWhoHoldsBlocksOfTheLackingPartitionIsPreempted) {
+  SharedRun s(16, 3);
+  Fixture& f = s.f;
+  s.AddSharing(1, 23, 40);
+  s.AddSharing(2, 23, 40);
+  f.Add(3, 1, 9);
+  for (int step = 1; step <= 3; ++step) {
+    f.Step();
+    ASSERT_TRUE(f.plan.preempted.empty());
+  }
+  EXPECT_EQ(f.scheduler.pool().free_blocks(1), 0U);  // the first took the last one
+  f.Step();
+  ASSERT_EQ(f.plan.preempted.size(), 1U);
+  EXPECT_EQ(f.plan.preempted[0].tag, 2U);
+  EXPECT_NE(f.Entry(1), nullptr);
+  ASSERT_NE(f.Entry(3), nullptr) << "a victim before it made it miss its turn";
+  EXPECT_EQ(f.Entry(3)->first_position, 3U);
+  EXPECT_TRUE(f.scheduler.CheckIntegrity().ok());
+}
+
+TEST(Scheduler, TheBestStallsForBlocksOfEndedSequencesAndIsNoVictim) {
+  SharedRun s(24, 5);
+  Fixture& f = s.f;
+  s.AddSharing(1, 32, 48);
+  const SequenceHandle second = s.AddSharing(2, 39, 56);
+  f.Add(3, 1, 17);
+  for (int step = 1; step <= 8; ++step) f.Step();
+  ASSERT_TRUE(f.scheduler.Schedule(&f.plan));
+  ASSERT_NE(f.Entry(1), nullptr);
+  ASSERT_EQ(f.Entry(1)->first_position, 39U);
+  ASSERT_EQ(f.scheduler.pool().free_blocks(1), 0U);
+  f.scheduler.Abort(second);
+  Plan stalled;
+  ASSERT_TRUE(f.scheduler.Schedule(&stalled));
+  EXPECT_TRUE(stalled.preempted.empty());
+  ASSERT_EQ(stalled.entries.size(), 1U);
+  EXPECT_EQ(stalled.entries[0].tag, 3U);
+  f.scheduler.Commit(f.plan, std::vector<EntryResult>(3, EntryResult::kGoesOn));
+  f.scheduler.Commit(stalled, std::vector<EntryResult>(1, EntryResult::kGoesOn));
+  f.Step();
+  ASSERT_NE(f.Entry(1), nullptr);
+  EXPECT_EQ(f.Entry(1)->first_position, 40U);
+  EXPECT_TRUE(f.plan.preempted.empty());
+}
+
+TEST(Scheduler, APartitionLimitsWhatFitsAlone) {
+  SchedulerConfig config;
+  config.block_size = 16;
+  config.kv_partitions = 2;
+  config.num_blocks = 2 * 40;  // a run of 32 in each, 8 blocks of a next one in partition 0
+  EXPECT_EQ(Scheduler::LongestLimit(config), 2 * 512U + 8 * 16 + 1);
+  EXPECT_TRUE(Scheduler::FitsAlone(1153, config));
+  EXPECT_FALSE(Scheduler::FitsAlone(1154, config));
+  EXPECT_EQ(Scheduler::BlocksFor(1153, config, 0), 40U);
+  EXPECT_EQ(Scheduler::BlocksFor(1153, config, 1), 32U);
+  EXPECT_EQ(Scheduler::BlocksFor(513, config, 1), 0U);
+  EXPECT_EQ(Scheduler::BlocksFor(514, config, 1), 1U);
+  config.kv_partitions = 3;
+  config.num_blocks = 3 * 40;
+  EXPECT_EQ(Scheduler::LongestLimit(config), 3 * 512U + 8 * 16 + 1);
+  config.kv_partitions = 1;
+  EXPECT_EQ(Scheduler::LongestLimit(config), 120 * 16U + 1);
+  EXPECT_EQ(Scheduler::BlocksFor(1921, config, 0), 120U);
+}
+
+// Two that begin together never fit beside each other in partition 0, however free the others are.
+TEST(Scheduler, AdmissionWantsBlocksInEachPartition) {
+  SchedulerConfig config = Config(4 * 5);
+  config.kv_partitions = 4;
+  config.run_positions = 16;  // 4 blocks
+  Fixture f(config);
+  f.AddEnding(1, 14, 16);
+  f.AddEnding(2, 14, 16);
+  f.Step();
+  EXPECT_EQ(f.Admitted(), Tags{1});
+  EXPECT_EQ(f.scheduler.pool().free_blocks(), 16U);
+  EXPECT_EQ(f.scheduler.pool().free_blocks(0), 1U);
+  while (f.ended.empty()) f.Step();
+  f.Step();
+  EXPECT_EQ(f.Admitted(), Tags{2});
+}
+
 TEST(Scheduler, NothingToDoIsNotAPlan) {
   Fixture f(Config(10));
   EXPECT_FALSE(f.scheduler.Schedule(&f.plan));
