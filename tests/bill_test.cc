@@ -39,7 +39,7 @@ Bill RunAndBill(const Case& c, const Requests& requests) {
   };
   const std::string path = c.model.front() == '/' ? c.model : CLEAVE_TINY "/" + c.model;
   Way way = c.way;
-  way.kv_partitions = KvPartitions(c.split);
+  way.kv_partitions = KvPartitionsOf(c.split);
   const Outcome outcome = RunRequests(path, way, requests, make);
   EXPECT_EQ(outcome.answers.size(), requests.size());
   return bill;
@@ -71,8 +71,8 @@ void ExpectUsed(const Bill& bill, uint64_t one_shot_max_bytes) {
   EXPECT_EQ(calls(Axis::kTp, CommOp::kAllReduce) > 0, tp && one_shot_max_bytes != kNever);
   EXPECT_EQ(calls(Axis::kTp, CommOp::kReduceScatter) > 0, tp && one_shot_max_bytes != kAlways);
   EXPECT_EQ(calls(Axis::kPp, CommOp::kSend) > 0, bill.split.pp > 1);
-  EXPECT_EQ(calls(Axis::kCp, CommOp::kAllGather) > 0, KvPartitions(bill.split) > 1);
-  EXPECT_EQ(calls(Axis::kCp, CommOp::kAllToAll) > 0, KvPartitions(bill.split) > 1);
+  EXPECT_EQ(calls(Axis::kCp, CommOp::kAllGather) > 0, KvPartitionsOf(bill.split) > 1);
+  EXPECT_EQ(calls(Axis::kCp, CommOp::kAllToAll) > 0, KvPartitionsOf(bill.split) > 1);
   for (const CommOp op : {CommOp::kAllGather, CommOp::kAllToAll}) {
     EXPECT_EQ(calls(Axis::kEp, op) > 0, bill.split.ep > 1);
   }

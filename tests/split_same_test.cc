@@ -24,7 +24,7 @@ void ExpectSameOverSplits(const std::string& model, const Requests& requests,
   ASSERT_EQ(plain.answers.size(), requests.size());
   for (const Split& split : splits) {
     for (Way way : ways) {
-      way.kv_partitions = KvPartitions(split);
+      way.kv_partitions = KvPartitionsOf(split);
       const Outcome other = RunRequests(model, way, requests, MakerOf(split));
       ExpectEqualAnswers(plain, other, model + ", " + split.ToString() + ", " + way.name);
       if (testing::Test::HasFailure()) return;
@@ -104,7 +104,7 @@ const std::vector<Way> kLongWays{
 TEST_P(ContextSame, TinyModel) {
   const LongCase& c = GetParam();
   Requests requests = MakeRequests(7, 300, 12);
-  Lengthen(2, 3 * KvPartitions(c.split) * kRunPositions, 300, &requests);
+  Lengthen(2, 3 * KvPartitionsOf(c.split) * kRunPositions, 300, &requests);
   // Its log-probabilities of a long prompt would be most of the time.
   for (SequenceSpec& s : requests) {
     if (s.prompt.size() > 1000) s.sampling.prompt_logprobs = -1;

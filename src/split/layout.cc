@@ -135,7 +135,7 @@ Range Layout::DcpQueries(const RankCoord& coord) const {
 }
 
 bool HoldsRun(const Split& split, const RankCoord& coord, uint32_t run) {
-  return run % KvPartitions(split) == KvPartitionOf(split, coord);
+  return run % KvPartitionsOf(split) == KvPartitionOf(split, coord);
 }
 
 Range CpRowsOf(const Split& split, uint32_t cp_rank, uint32_t tokens) {
@@ -145,7 +145,7 @@ Range CpRowsOf(const Split& split, uint32_t cp_rank, uint32_t tokens) {
 
 uint32_t PositionsHeld(const Split& split, const RankCoord& coord, uint32_t positions) {
   // Runs go round the shards; shard s of `shards` holds runs s, s + shards, …
-  const uint32_t shards = KvPartitions(split);
+  const uint32_t shards = KvPartitionsOf(split);
   const uint32_t shard = KvPartitionOf(split, coord);
   const uint32_t whole_runs = positions / kRunPositions;
   uint32_t held = (whole_runs / shards + (shard < whole_runs % shards ? 1 : 0)) * kRunPositions;

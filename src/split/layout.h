@@ -93,8 +93,8 @@ struct Layout {
 };
 
 // The ranks that share a KV head's positions hold a partition each: run r (positions 512 · r …)
-// belongs to partition r mod KvPartitions.
-inline uint32_t KvPartitions(const Split& split) { return split.cp * split.dcp; }
+// belongs to partition r mod KvPartitionsOf.
+inline uint32_t KvPartitionsOf(const Split& split) { return split.cp * split.dcp; }
 inline uint32_t KvPartitionOf(const Split& split, const RankCoord& coord) {
   return coord.tp % split.dcp * split.cp + coord.cp;
 }

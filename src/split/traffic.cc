@@ -305,7 +305,7 @@ void AddTrafficOfStep(const Layout& layout, uint32_t rank, const StepCounts& cou
   if (layout.split.tp > 1) vllm ? AddVllmTp(step) : AddTp(step);
   if (layout.split.pp > 1) vllm ? AddVllmPp(step) : AddPp(step);
   if (layout.split.ep > 1 && !vllm) AddEp(step);
-  if (KvPartitions(layout.split) > 1 && !vllm) AddCp(step);
+  if (KvPartitionsOf(layout.split) > 1 && !vllm) AddCp(step);
 }
 
 std::vector<Transfer> TrafficOfStep(const Layout& layout, uint32_t rank, const StepCounts& counts,
@@ -316,7 +316,7 @@ std::vector<Transfer> TrafficOfStep(const Layout& layout, uint32_t rank, const S
 }
 
 bool IsWhollyPriced(const Split& split, Dialect dialect) {
-  return dialect == Dialect::kCleave || KvPartitions(split) == 1;
+  return dialect == Dialect::kCleave || KvPartitionsOf(split) == 1;
 }
 
 }  // namespace cleave

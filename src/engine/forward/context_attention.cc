@@ -25,7 +25,7 @@ ContextAttention::ContextAttention(const RankContext& context, KvCache* kv)
     : AttentionCore(context, kv, context.layout->DcpQueries(context.mine().coord)),
       queries_range_(context.layout->DcpQueries(context.mine().coord)),
       heads_(context.mine().q_heads.size()),
-      runs_{.count = KvPartitions(context.layout->split),
+      runs_{.count = KvPartitionsOf(context.layout->split),
             .index = KvPartitionOf(context.layout->split, context.mine().coord)},
       share_(context),
       partials_(context.max_batch_tokens, queries_, context.config->head_dim) {

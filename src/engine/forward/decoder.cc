@@ -72,7 +72,7 @@ Status Decoder::CheckBatch(const ForwardBatch& batch) const {
 
 // Block i lies in the pool of the ranks that hold its positions.
 Status Decoder::CheckBlocks(std::span<const int32_t> table) const {
-  const uint32_t partitions = KvPartitions(context_.layout->split);
+  const uint32_t partitions = KvPartitionsOf(context_.layout->split);
   const uint32_t blocks = kv_->num_blocks();
   const uint32_t blocks_a_run = kRunPositions / kv_->shape().block_tokens;
   for (size_t i = 0; i < table.size(); ++i) {
