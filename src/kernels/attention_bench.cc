@@ -1,11 +1,14 @@
 // Attention of one layer of SmolLM2-135M's shape (9 query heads over 3 KV heads of 64, f16 cache)
 // and of a wider one, one thread. `bound` is the share of the fp32 multiply-add peak: 64 a cycle on
 // two 512-bit units at the clock that the processor holds.
+// Merge is what context parallelism adds for one row: `ranks` partials of one bin each off the
+// wire, and the answer.
 
 #include <benchmark/benchmark.h>
 
 #include <vector>
 
+#include "kernels/attention_partial.h"
 #include "kernels/attention_test_support.h"
 
 namespace cleave {
@@ -24,21 +27,24 @@ struct Layer {
     out.resize(size);
   }
 
+  AttentionJob Job(size_t g, uint32_t window) {
+    AttentionJob job;
+    kv[g].Describe(&job);
+    job.q_stride = kv.size() * heads * dim;
+    job.q = q.data() + g * heads * dim;
+    job.out_stride = job.q_stride;
+    job.out = out.data() + g * heads * dim;
+    job.tokens = count;
+    job.first_position = first;
+    job.heads = heads;
+    job.window = window;
+    job.scale = 0.125F;
+    return job;
+  }
+
   void Run(Isa isa, uint32_t window) {
-    const size_t stride = kv.size() * heads * dim;
     for (size_t g = 0; g < kv.size(); ++g) {
-      AttentionJob job;
-      kv[g].Describe(&job);
-      job.q = q.data() + g * heads * dim;
-      job.q_stride = stride;
-      job.out = out.data() + g * heads * dim;
-      job.out_stride = stride;
-      job.tokens = count;
-      job.first_position = first;
-      job.heads = heads;
-      job.window = window;
-      job.scale = 0.125F;
-      Attention(isa, kv[g].shape(), job, &scratch);
+      Attention(isa, kv[g].shape(), Job(g, window), &scratch);
     }
     benchmark::DoNotOptimize(out.data());
   }
@@ -73,6 +79,41 @@ void Measure(benchmark::State& state, Isa isa, DType dtype, uint32_t d, uint32_t
   Report(&state, 2.0 * seen * kv_heads * q_per_kv * d);
 }
 
+// Every second run alone, as records: beside half of what Measure takes.
+void MeasurePartial(benchmark::State& state, Isa isa) {
+  const auto tokens = static_cast<uint32_t>(state.range(0));
+  const auto context = static_cast<uint32_t>(state.range(1));
+  constexpr uint32_t kDim = 64;
+  const ScopedFpMode mode;
+  Layer layer(DType::kF16, kDim, 3, 3, tokens, context);
+  const size_t rows = size_t{tokens} * 3;
+  std::vector<PartialCode> codes(rows);
+  std::vector<int64_t> counts(rows * PartialCounts(kDim));
+  std::vector<Int128> wide(rows * PartialCounts(kDim));
+  for (auto _ : state) {
+    for (size_t g = 0; g < 3; ++g) {
+      AttentionPartial(isa, layer.kv[g].shape(), layer.Job(g, 0), {2, 1},
+                       {codes.data(), counts.data(), wide.data(), 3}, &layer.scratch);
+    }
+    benchmark::DoNotOptimize(counts.data());
+  }
+}
+
+void MeasureMerge(benchmark::State& state, Isa isa, PartialCode code) {
+  const auto ranks = static_cast<uint32_t>(state.range(0));
+  const auto d = static_cast<uint32_t>(state.range(1));
+  const std::vector<std::byte> counts(PartialBytes(code, 2, d), std::byte{1});
+  const std::byte* wire = counts.data();
+  PartialSum sum(d);
+  std::vector<float> out(d);
+  for (auto _ : state) {
+    sum.Start(2);
+    for (uint32_t r = 0; r < ranks; ++r) sum.Add(code, wire);
+    sum.Finish(isa, out.data());
+    benchmark::DoNotOptimize(out.data());
+  }
+}
+
 #define CLEAVE_SHAPES(name, isa)                                             \
   BENCHMARK_CAPTURE(Measure, name##_smol_f16, isa, DType::kF16, 64, 3, 3)    \
       ->Args({1, 128})                                                       \
@@ -92,6 +133,15 @@ void Measure(benchmark::State& state, Isa isa, DType dtype, uint32_t d, uint32_t
 
 CLEAVE_SHAPES(avx512, Isa::kAvx512);
 CLEAVE_SHAPES(avx2, Isa::kAvx2);
+BENCHMARK_CAPTURE(MeasurePartial, avx512, Isa::kAvx512)
+    ->Args({1, 1024})
+    ->Args({1, 2048})
+    ->Args({512, 1024})
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(MeasureMerge, avx512, Isa::kAvx512, PartialCode::Narrow(2, 1))
+    ->ArgsProduct({{1, 2, 4}, {64, 128}});
+BENCHMARK_CAPTURE(MeasureMerge, avx2, Isa::kAvx2, PartialCode::Narrow(2, 1))->Args({2, 64});
+BENCHMARK_CAPTURE(MeasureMerge, wide, Isa::kAvx512, PartialCode::Wide(2, 1))->Args({2, 64});
 BENCHMARK_CAPTURE(Measure, scalar_smol_f16, Isa::kScalar, DType::kF16, 64, 3, 3)
     ->Args({1, 1024})
     ->Unit(benchmark::kMicrosecond);
