@@ -15,6 +15,7 @@
 #include "cli/model_flags.h"
 #include "cli/option_table.h"
 #include "cli/verbs.h"
+#include "kv/partitions.h"
 #include "model/tokenizer/tokenizer.h"
 
 namespace cleave {
@@ -154,8 +155,11 @@ Status PrintSpeed(const SpeedFlags& flags) {
   model.max_model_len = flags.prompt_tokens + flags.output_tokens;
   ASSIGN_OR_RETURN(const ModelPlan plan, PlanModel(*checkpoint, model.Settings()));
   const uint32_t block_tokens = plan.executor.kv_shape.block_tokens;
-  const uint64_t needed_blocks =
-      largest * CeilDiv<uint64_t>(static_cast<uint64_t>(*model.max_model_len), block_tokens);
+  const auto partitions =
+      KvPartitions::OfBlocks(plan.sizing.kv_partitions, kRunPositions, block_tokens);
+  const auto sequence_blocks = static_cast<uint32_t>(
+      CeilDiv<uint64_t>(static_cast<uint64_t>(*model.max_model_len), block_tokens));
+  const uint64_t needed_blocks = uint64_t{largest} * partitions.Fullest(sequence_blocks);
   if (needed_blocks > plan.sizing.num_blocks) {
     return InvalidArgument(fmt::format("--batch {} needs {} KV blocks, {} are there; lower it",
                                        largest, needed_blocks, plan.sizing.num_blocks));

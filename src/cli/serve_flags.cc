@@ -114,7 +114,8 @@ EngineConfig ServeFlags::Engine(const ModelPlan& plan) const {
   config.max_num_queued_reqs = static_cast<uint32_t>(max_num_queued_reqs);
   config.max_num_queued_tokens = static_cast<uint64_t>(max_num_queued_tokens);
   config.block_size = plan.executor.kv_shape.block_tokens;
-  config.num_blocks = plan.sizing.num_blocks;
+  config.num_blocks = plan.sizing.pool_blocks();
+  config.kv_partitions = plan.sizing.kv_partitions;
   config.enable_prefix_caching = enable_prefix_caching;
   config.policy =
       scheduling_policy == "priority" ? SchedulingPolicy::kPriority : SchedulingPolicy::kFcfs;

@@ -50,7 +50,7 @@ struct ServeFlags {
   void AddTo(OptionTable* table);
   // Copies what the table filled into `server`.
   void Finish();
-  // max_model_len, block_size and num_blocks come from the plan.
+  // max_model_len, block_size, num_blocks and kv_partitions come from the plan.
   [[nodiscard]] EngineConfig Engine(const ModelPlan& plan) const;
 };
 

@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "engine/kv_cache.h"
 #include "engine/rank_runner.h"
+#include "kv/partitions.h"
 
 namespace cleave {
 namespace {
@@ -46,16 +47,30 @@ Status DoesNotFit(const SizingInput& in, const Sizing& s, uint64_t needed_bytes,
       in.utilization * 100, Gib(in.memory_bytes), fix));
 }
 
+Status ContextDoesNotFit(const SizingInput& in, uint64_t needed_bytes, uint64_t kv_bytes,
+                         uint64_t fits_tokens) {
+  const std::string where =
+      in.kv_partitions == 1
+          ? ""
+          : fmt::format(" in the first of {} ranks that share its positions", in.kv_partitions);
+  return ResourceExhausted(fmt::format(
+      "to serve one sequence of --max-model-len {} takes {:.3f} GiB of KV cache{}, {:.3f} GiB are "
+      "there: at most {} tokens fit; lower --max-model-len, or raise --kv-cache-memory-bytes or "
+      "--gpu-memory-utilization",
+      *in.max_model_len, Gib(needed_bytes), where, Gib(kv_bytes), fits_tokens));
+}
+
 }  // namespace
 
 std::string Sizing::Account(uint32_t block_tokens) const {
-  const uint64_t tokens = static_cast<uint64_t>(num_blocks) * block_tokens;
+  const uint64_t rank_tokens = static_cast<uint64_t>(num_blocks) * block_tokens;
+  const KvPartitions positions{.count = kv_partitions, .run = kRunPositions};
   return fmt::format(
       "weights {:.2f} GiB, KV cache {:.2f} GiB ({} tokens, {:.2f}x of {}), runtime {:.2f} GiB of "
       "{:.2f} GiB",
-      Gib(weight_bytes), Gib(kv_bytes), tokens,
-      static_cast<double>(tokens) / std::max(1U, max_model_len), max_model_len, Gib(runtime_bytes),
-      Gib(budget_bytes));
+      Gib(weight_bytes), Gib(kv_bytes), rank_tokens * kv_partitions,
+      static_cast<double>(rank_tokens) / std::max(1U, positions.Fullest(max_model_len)),
+      max_model_len, Gib(runtime_bytes), Gib(budget_bytes));
 }
 
 Result<Sizing> ComputeSizing(const SizingInput& in) {
@@ -67,6 +82,7 @@ Result<Sizing> ComputeSizing(const SizingInput& in) {
   s.weight_bytes = in.weight_bytes;
   s.budget_bytes = static_cast<uint64_t>(static_cast<double>(in.memory_bytes) * in.utilization);
   s.max_model_len = in.max_model_len.value_or(c.max_position);
+  s.kv_partitions = in.kv_partitions;
   s.runtime_bytes = RuntimeBytes(in);
 
   const uint64_t fixed_bytes = s.weight_bytes + s.runtime_bytes;
@@ -91,23 +107,23 @@ Result<Sizing> ComputeSizing(const SizingInput& in) {
         fmt::format("--kv-cache-memory-bytes {} holds no KV block: one of {} tokens takes {} bytes",
                     kv_budget, block_tokens, block_bytes));
   }
-  const uint64_t fits_tokens = blocks * block_tokens;
+  // A block's id is an int32_t, over all partitions.
+  blocks = std::min<uint64_t>(blocks, INT32_MAX / in.kv_partitions);
+  const auto partitions = KvPartitions::OfBlocks(in.kv_partitions, kRunPositions, block_tokens);
+  const auto rank_blocks = [&](uint32_t tokens) -> uint64_t {  // of a sequence's fullest rank
+    return partitions.Fullest(static_cast<uint32_t>(CeilDiv<uint64_t>(tokens, block_tokens)));
+  };
+  const uint64_t fits_tokens = partitions.Longest(blocks) * block_tokens;
   if (!in.max_model_len) {
     s.max_model_len = static_cast<uint32_t>(std::min<uint64_t>(c.max_position, fits_tokens));
   } else if (*in.max_model_len > fits_tokens) {
-    return ResourceExhausted(fmt::format(
-        "to serve one sequence of --max-model-len {} takes {:.3f} GiB of KV cache, {:.3f} GiB are "
-        "there: at most {} tokens fit; lower --max-model-len, or raise --kv-cache-memory-bytes or "
-        "--gpu-memory-utilization",
-        *in.max_model_len, Gib(CeilDiv<uint64_t>(*in.max_model_len, block_tokens) * block_bytes),
-        Gib(kv_budget), fits_tokens));
+    return ContextDoesNotFit(in, rank_blocks(*in.max_model_len) * block_bytes, kv_budget,
+                             fits_tokens);
   }
   if (!in.kv_cache_memory_bytes) {
-    const uint64_t usable =
-        static_cast<uint64_t>(in.max_num_seqs) * CeilDiv<uint64_t>(s.max_model_len, block_tokens);
-    blocks = std::min(blocks, usable);
+    blocks = std::min(blocks, in.max_num_seqs * rank_blocks(s.max_model_len));
   }
-  s.num_blocks = static_cast<uint32_t>(std::min<uint64_t>(blocks, INT32_MAX));
+  s.num_blocks = static_cast<uint32_t>(blocks);
   s.kv_bytes = s.num_blocks * block_bytes;
   return s;
 }

@@ -6,6 +6,8 @@
 //   runtime = activations of a full batch + logits; no share of it grows with the context
 //   KV      = what is left, but no more than max_num_seqs sequences of max_model_len could use;
 //             or exactly --kv-cache-memory-bytes
+// Where the ranks of context parallelism share a sequence by position, the one that holds its first
+// run holds most of it, and sets how long it may get.
 // Pure; any thread. Fails with kResourceExhausted: the numbers, and the flag that would help.
 
 #include <cstdint>
@@ -23,6 +25,7 @@ struct SizingInput {
   const ModelConfig* config = nullptr;
   const RankLayout* rank = nullptr;  // what it holds of the model
   uint32_t tp = 1;                   // ranks it exchanges rows and logits with
+  uint32_t kv_partitions = 1;        // cp · dcp: ranks that share a sequence's KV by runs
   KvShape kv_shape;                  // head_dim filled in
   uint64_t weight_bytes = 0;
   uint64_t memory_bytes = 0;  // this rank's share of the host
@@ -35,12 +38,16 @@ struct SizingInput {
 
 struct Sizing {
   uint32_t max_model_len = 0;
-  uint32_t num_blocks = 0;
+  uint32_t num_blocks = 0;     // of one rank
+  uint32_t kv_partitions = 1;  // as in the input
   uint64_t weight_bytes = 0;
   uint64_t kv_bytes = 0;
   uint64_t runtime_bytes = 0;
   uint64_t budget_bytes = 0;
 
+  // Of a replica's block ids: those of all partitions.
+  [[nodiscard]] uint32_t pool_blocks() const { return num_blocks * kv_partitions; }
+  // Of a rank's bytes and the pool's tokens:
   // "weights 0.09 GiB, KV 1.50 GiB (65536 tokens, 8.00x of 8192), runtime 0.04 GiB of 22.1 GiB"
   [[nodiscard]] std::string Account(uint32_t block_tokens) const;
 };

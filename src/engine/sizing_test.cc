@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "kv/partitions.h"
+
 namespace cleave {
 namespace {
 
@@ -80,6 +82,80 @@ TEST_F(SizingTest, ARankPaysForWhatItHolds) {
   EXPECT_EQ(quarter->num_blocks, 40U);
   EXPECT_EQ(Smallest(*quarter, *half).num_blocks, 20U);
   EXPECT_EQ(Smallest(*half, *quarter).max_model_len, 320U);
+}
+
+// Of ranks that share a sequence by runs of 512 positions, 32 blocks: each holds as many runs, the
+// first a part of one more.
+TEST_F(SizingTest, TheContextGrowsWithTheRanksThatShareIt) {
+  config.max_position = 100000;
+  in.kv_cache_memory_bytes = 70 * kBlockBytes;  // two runs and 6 blocks
+  for (const uint32_t partitions : {1U, 2U, 3U, 7U}) {
+    in.kv_partitions = partitions;
+    const auto s = ComputeSizing(in);
+    ASSERT_TRUE(s.ok()) << s.status().ToString();
+    EXPECT_EQ(s->max_model_len, 2 * 512 * partitions + 6 * 16);
+    EXPECT_EQ(s->num_blocks, 70U);
+    EXPECT_EQ(s->kv_partitions, partitions);
+    EXPECT_EQ(s->pool_blocks(), 70 * partitions);
+    EXPECT_EQ(s->kv_bytes, 70 * kBlockBytes);
+  }
+  in.kv_partitions = 2;
+  in.max_model_len = 1000;  // 512 positions of each are the first rank's
+  EXPECT_THAT(ComputeSizing(in)->Account(16), HasSubstr("2240 tokens, 2.19x of 1000"));
+  in.max_model_len = 2144;
+  EXPECT_THAT(ComputeSizing(in)->Account(16), HasSubstr("2240 tokens, 1.00x of 2144"));
+  in.max_model_len = 2145;
+  EXPECT_THAT(ComputeSizing(in).status().message(),
+              HasSubstr("in the first of 2 ranks that share its positions"));
+  EXPECT_THAT(ComputeSizing(in).status().message(), HasSubstr("at most 2144 tokens fit"));
+  in.kv_partitions = 3;
+  EXPECT_TRUE(ComputeSizing(in).ok());
+}
+
+TEST_F(SizingTest, ARankTakesNoMoreThanItsShareOfWhatTheFlagsCanUse) {
+  in.kv_partitions = 2;
+  EXPECT_EQ(ComputeSizing(in)->num_blocks, 4U * 32);  // of 1000 positions, 512
+  in.max_model_len = 512;
+  EXPECT_EQ(ComputeSizing(in)->num_blocks, 4U * 32);  // the second rank holds none
+  config.max_position = 5000;
+  in.max_model_len = 3000;  // runs 0, 2 and 4
+  EXPECT_EQ(ComputeSizing(in)->num_blocks, 4U * 3 * 32);
+  in.kv_partitions = 3;  // runs 0 and 3
+  EXPECT_EQ(ComputeSizing(in)->num_blocks, 4U * 2 * 32);
+  in.kv_partitions = 5;  // run 0 and 440 positions of run 5
+  EXPECT_EQ(ComputeSizing(in)->num_blocks, 4U * (32 + 28));
+}
+
+TEST_F(SizingTest, BlockIdsOfAllPartitionsStayPositive) {
+  in.kv_partitions = 4096;
+  in.kv_shape.head_dim = config.head_dim = 1;
+  rank.layers = {0, 1};
+  rank.kv_heads = {0, 1};
+  in.memory_bytes = 1ULL << 40U;
+  in.kv_cache_memory_bytes = 1ULL << 39U;
+  config.max_position = UINT32_MAX;
+  const auto s = ComputeSizing(in);
+  ASSERT_TRUE(s.ok()) << s.status().ToString();
+  EXPECT_EQ(s->num_blocks, static_cast<uint32_t>(INT32_MAX) / 4096);
+  EXPECT_LE(s->pool_blocks(), static_cast<uint32_t>(INT32_MAX));
+  EXPECT_EQ(s->max_model_len, UINT32_MAX);
+}
+
+// The pool's partitions are the ranks of split/layout.h.
+TEST(KvPartitions, AreWhatRanksHold) {
+  const Split split{.tp = 4, .cp = 3, .dcp = 2};
+  const KvPartitions positions{.count = 6, .run = kRunPositions};
+  const auto blocks = KvPartitions::OfBlocks(6, kRunPositions, 64);
+  for (uint32_t tp = 0; tp < split.tp; ++tp) {
+    for (uint32_t cp = 0; cp < split.cp; ++cp) {
+      const RankCoord coord{.tp = tp, .cp = cp};
+      const uint32_t partition = tp % 2 * 3 + cp;
+      for (uint32_t n = 0; n < 20 * kRunPositions; n += 37) {
+        ASSERT_EQ(positions.Held(n, partition), PositionsHeld(split, coord, n));
+        ASSERT_EQ(blocks.Of(n / 64) == partition, HoldsRun(split, coord, n / kRunPositions));
+      }
+    }
+  }
 }
 
 TEST_F(SizingTest, ExchangingRanksHoldWhatTheyExchange) {

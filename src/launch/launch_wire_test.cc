@@ -1,6 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <string>
+#include <vector>
+
 #include "base/rng.h"
 #include "launch/wire.h"
 #include "launch/worker_spec.h"
@@ -228,9 +232,13 @@ WorkerSpec Orders() {
   spec.split.tp = 3;
   spec.split.tp_shares = {3, 1, 1};
   spec.split.pp_layers = {10, 20};
-  spec.rank = 5;
+  spec.rank = 17;
   spec.cpus = {4, 5};
+  spec.split.cp = 3;
   spec.sizing.num_blocks = 4000;
+  spec.sizing.kv_partitions = 3;
+  spec.engine.num_blocks = 12000;
+  spec.engine.kv_partitions = 3;
   spec.engine.eos_token_ids = {2};
   spec.engine.policy = SchedulingPolicy::kPriority;
   spec.epoch = 3;
@@ -249,6 +257,10 @@ TEST(WorkerSpecs, GoAndComeBack) {
   EXPECT_EQ(got->split, want.split);
   EXPECT_EQ(got->cpus, want.cpus);
   EXPECT_EQ(got->sizing.num_blocks, 4000U);
+  EXPECT_EQ(got->sizing.kv_partitions, 3U);
+  EXPECT_EQ(got->sizing.pool_blocks(), 12000U);
+  EXPECT_EQ(got->engine.num_blocks, 12000U);
+  EXPECT_EQ(got->engine.kv_partitions, 3U);
   EXPECT_EQ(got->engine.eos_token_ids, want.engine.eos_token_ids);
   EXPECT_EQ(got->engine.policy, SchedulingPolicy::kPriority);
   EXPECT_EQ(got->fds, want.fds);
@@ -268,10 +280,34 @@ TEST(WorkerSpecs, AnyBytesGiveOrdersOrAnError) {
     }
   }
   WorkerSpec wrong = Orders();
-  wrong.rank = 6;
+  wrong.rank = 18;
   const std::vector<uint8_t> bytes = Pack(wrong);
   EXPECT_THAT(UnpackWorkerSpec(std::as_bytes(std::span(bytes))).status().message(),
-              HasSubstr("rank 6 of"));
+              HasSubstr("rank 18 of"));
+}
+
+TEST(WorkerSpecs, APoolHasOnePartitionForEachRankThatSharesASequence) {
+  const auto refusal = [](const std::function<void(WorkerSpec*)>& change) {
+    WorkerSpec spec = Orders();
+    change(&spec);
+    const std::vector<uint8_t> bytes = Pack(spec);
+    return std::string(UnpackWorkerSpec(std::as_bytes(std::span(bytes))).status().message());
+  };
+  const std::string ok = refusal([](WorkerSpec*) {});
+  EXPECT_EQ(ok, "");
+  EXPECT_THAT(refusal([](WorkerSpec* s) { s->engine.kv_partitions = 0; }),
+              HasSubstr("a worker's orders: 12000 KV blocks of 16 tokens in 0 partitions, for"));
+  EXPECT_THAT(refusal([](WorkerSpec* s) { s->engine.kv_partitions = 2; }), HasSubstr("in 2 part"));
+  EXPECT_THAT(refusal([](WorkerSpec* s) { s->engine.num_blocks = 4000; }), HasSubstr("4000 KV"));
+  EXPECT_THAT(refusal([](WorkerSpec* s) { s->engine.block_size = 48; }), HasSubstr("of 48 tokens"));
+  EXPECT_THAT(refusal([](WorkerSpec* s) { s->engine.block_size = 0; }), HasSubstr("of 0 tokens"));
+  EXPECT_THAT(refusal([](WorkerSpec* s) { s->split.dcp = 3; }), HasSubstr("dcp=3"));
+  EXPECT_EQ(refusal([](WorkerSpec* s) {
+              s->split.dcp = 3;
+              s->engine.kv_partitions = 9;
+              s->engine.num_blocks = 9 * 4000;
+            }),
+            "");
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "kv/block_pool.h"
+
 namespace nlohmann {
 
 // Nothing is null.
@@ -29,13 +31,27 @@ namespace {
   [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, split] = s;  // split: WorkerSpec's own
 }
 [[maybe_unused]] void CountFields(const Sizing& s) {
-  [[maybe_unused]] const auto& [a, b, c, d, e, f] = s;
+  [[maybe_unused]] const auto& [a, b, c, d, e, f, g] = s;
 }
 [[maybe_unused]] void CountFields(const Split& s) {
   [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h] = s;
 }
 [[maybe_unused]] void CountFields(const EngineConfig& s) {
-  [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, j, k] = s;
+  [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, j, k, l] = s;
+}
+
+// Partitions of the pool are the ranks that share a sequence, and equal.
+Status CheckPool(const WorkerSpec& spec) {
+  const EngineConfig& e = spec.engine;
+  const uint64_t ranks = uint64_t{spec.split.cp} * spec.split.dcp;
+  if (e.kv_partitions != 0 && e.kv_partitions == ranks && ranks <= BlockPool::kMaxPartitions &&
+      e.num_blocks % e.kv_partitions == 0 && e.block_size > 0 &&
+      (e.kv_partitions == 1 || kRunPositions % e.block_size == 0)) {
+    return OkStatus();
+  }
+  return DataLoss(
+      fmt::format("a worker's orders: {} KV blocks of {} tokens in {} partitions, for {}",
+                  e.num_blocks, e.block_size, e.kv_partitions, spec.split.ToString()));
 }
 
 }  // namespace
@@ -43,12 +59,12 @@ namespace {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ModelSettings, dtype, kv_cache_dtype, block_size, max_model_len,
                                    max_num_seqs, max_num_batched_tokens, memory_utilization,
                                    kv_cache_memory_bytes, threads)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Sizing, max_model_len, num_blocks, weight_bytes, kv_bytes,
-                                   runtime_bytes, budget_bytes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Sizing, max_model_len, num_blocks, kv_partitions, weight_bytes,
+                                   kv_bytes, runtime_bytes, budget_bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Split, dp, pp, tp, ep, cp, dcp, tp_shares, pp_layers)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EngineConfig, max_model_len, max_num_seqs,
                                    max_num_batched_tokens, max_num_queued_reqs,
-                                   max_num_queued_tokens, block_size, num_blocks,
+                                   max_num_queued_tokens, block_size, num_blocks, kv_partitions,
                                    enable_prefix_caching, policy, long_prefill_token_threshold,
                                    eos_token_ids)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerFds, control, memory, link)
@@ -70,6 +86,7 @@ Result<WorkerSpec> UnpackWorkerSpec(std::span<const std::byte> bytes) {
       return DataLoss(
           fmt::format("a worker's orders: rank {} of {}: no such rank", spec.rank, s.ToString()));
     }
+    RETURN_IF_ERROR(CheckPool(spec));
     return spec;
   } catch (const nlohmann::json::exception& e) {
     return DataLoss(fmt::format("a worker's orders: {}", e.what()));
