@@ -97,6 +97,7 @@ void Replica::Driver::Perform(const WatchDecision& decision) {
 }
 
 Status Replica::Driver::Spawn() {
+  Clear();  // a rest that is over within one turn of the loop was never published
   ++epoch_;
   WorldOptions world = options_.world;
   world.epoch = epoch_;

@@ -277,6 +277,21 @@ TEST(Replica, TwentyRestartsLeaveNothingBehind) {
   EXPECT_EQ(r.replica.stats().num_blocks, 1000U);
 }
 
+// Dead and started again between two looks, as on a machine that stands still in between.
+TEST(Replica, ARestThatIsOverAtOnceLeavesNothingBehind) {
+  ReplicaOptions options = FakeOptions(CLEAVE_LAUNCH_WORKER);
+  options.watch.on_death = WatchOptions::OnDeath::kRestart;
+  options.watch.backoff_first = options.watch.backoff_most = 0ms;
+  Running r("", options, 2);
+  r.Serve();
+  for (uint64_t epoch = 1; epoch <= 3; ++epoch) {
+    ::kill(r.replica.pids()[1], SIGKILL);
+    ASSERT_TRUE(Eventually([&] { return r.replica.epoch() == epoch + 1; }));
+    r.Serve();
+    EXPECT_EQ(r.replica.pids().size(), 2U);
+  }
+}
+
 TEST(Replica, ADeadFrontLeavesNoOrphan) {
   int fds[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
