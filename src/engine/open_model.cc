@@ -36,7 +36,10 @@ Result<Sizing> SizeRanks(const ModelConfig& config, const ModelSettings& setting
     const SizingInput input{.config = &config,
                             .rank = &rank,
                             .tp = settings.split.tp,
-                            .kv_partitions = settings.split.cp * settings.split.dcp,
+                            .kv_partitions = KvPartitionsOf(settings.split),
+                            .partial_queries = KvPartitionsOf(settings.split) == 1
+                                                   ? 0
+                                                   : plan.layout.DcpQueries(rank.coord).size(),
                             .kv_shape = options.kv_shape,
                             .weight_bytes = WeightBytesOf(plan.layout, rank, plan.bytes),
                             .memory_bytes = host_bytes / settings.split.world_size(),

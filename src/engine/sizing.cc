@@ -37,6 +37,19 @@ uint64_t RuntimeBytes(const SizingInput& in) {
          logit_copies * RowsAtOnce(c, in.max_num_seqs) * c.vocab_size * sizeof(float);
 }
 
+// Partial attentions as they are made, as they go out and as they come: three bins of d and a mass.
+// The queries of the others of a dcp group, as they come and side by side.
+uint64_t PartialBytesOf(const SizingInput& in) {
+  constexpr uint64_t kCopies = 3;
+  constexpr uint64_t kBins = 3;
+  const uint64_t d = in.config->head_dim;
+  const uint64_t others =
+      in.partial_queries - std::min(in.partial_queries, in.rank->q_heads.size());
+  const uint64_t of_query = kCopies * kBins * (d + 1) * sizeof(int64_t);
+  const uint64_t gathered = others == 0 ? 0 : 2 * in.partial_queries * d * sizeof(float);
+  return in.max_num_batched_tokens * (in.partial_queries * of_query + gathered);
+}
+
 Status DoesNotFit(const SizingInput& in, const Sizing& s, uint64_t needed_bytes,
                   const std::string& what, const std::string& fix) {
   return ResourceExhausted(fmt::format(
@@ -83,7 +96,7 @@ Result<Sizing> ComputeSizing(const SizingInput& in) {
   s.budget_bytes = static_cast<uint64_t>(static_cast<double>(in.memory_bytes) * in.utilization);
   s.max_model_len = in.max_model_len.value_or(c.max_position);
   s.kv_partitions = in.kv_partitions;
-  s.runtime_bytes = RuntimeBytes(in);
+  s.runtime_bytes = RuntimeBytes(in) + PartialBytesOf(in);
 
   const uint64_t fixed_bytes = s.weight_bytes + s.runtime_bytes;
   const std::string fix =

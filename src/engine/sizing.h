@@ -26,6 +26,7 @@ struct SizingInput {
   const RankLayout* rank = nullptr;  // what it holds of the model
   uint32_t tp = 1;                   // ranks it exchanges rows and logits with
   uint32_t kv_partitions = 1;        // cp · dcp: ranks that share a sequence's KV by runs
+  uint32_t partial_queries = 0;      // query heads it attends for over its runs alone
   KvShape kv_shape;                  // head_dim filled in
   uint64_t weight_bytes = 0;
   uint64_t memory_bytes = 0;  // this rank's share of the host
