@@ -7,7 +7,7 @@ JOBS ?= $(shell nproc)
 MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
 CLEAVE := $(BUILD)/release/cleave
 
-.PHONY: help demo test quick build models soak setup setup-test sanitize checks format clean
+.PHONY: help demo test quick build models soak grid setup setup-test sanitize checks format clean
 
 help:
 	@echo "make demo      install, build, bring a small model, serve it, ask it a question"
@@ -17,6 +17,7 @@ help:
 	@echo "make models    the demo models, into models/"
 	@echo "make sanitize  the quick tests under ASan with UBSan, and under TSan"
 	@echo "make checks    layers, sizes, headers, format, and clang-tidy over every source"
+	@echo "make grid      the same answers over the whole grid of cuts, as processes (about an hour)"
 	@echo "make soak      500 clients for 5 minutes"
 	@echo "make format    clang-format over the sources"
 
@@ -43,6 +44,8 @@ sanitize: setup-test
 	@tools/test.sh sanitize $(JOBS)
 checks: setup-test
 	@tools/test.sh checks $(JOBS)
+grid: setup-test models
+	@tools/test.sh grid $(JOBS)
 soak: setup-test
 	@tools/test.sh soak $(JOBS)
 

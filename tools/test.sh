@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # The tests, by tier. Each step says its name, its time and whether it held; all steps run.
-# usage: tools/test.sh all|quick|sanitize|checks|soak [JOBS]
+# usage: tools/test.sh all|quick|sanitize|checks|soak|grid [JOBS]
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-tier=${1:?usage: tools/test.sh all|quick|sanitize|checks|soak [JOBS]}
+tier=${1:?usage: tools/test.sh all|quick|sanitize|checks|soak|grid [JOBS]}
 jobs=${2:-$(nproc)}
 passed=0
 failed=0
@@ -39,6 +39,13 @@ soak() {
   python3 tests/load/soak.py "build/$1/cleave" "$model" --kv-bytes 600000 --seconds "$2" "${@:3}"
 }
 
+# Wide tiny models of every family and the demo model, every cut of the grid.
+grid() {
+  /usr/bin/python3 tools/oracle/make_tiny_checkpoints.py build/dev/tiny wide
+  python3 tests/cluster/run.py build/dev/cleave --tiny build/dev/tiny --models models \
+    tests/cluster/grid.case tests/cluster/grid_demo.case
+}
+
 quick_tests() { step "quick tests" tests dev -L quick; }
 
 sanitized() {
@@ -61,6 +68,7 @@ case $tier in
   quick) quick_tests ;;
   checks) step "checks" tools/checks/run.sh tidy build/dev ;;
   sanitize) sanitizers ;;
+  grid) step "grid" grid ;;
   soak)
     step "soak, 5 minutes" soak dev 300
     ;;

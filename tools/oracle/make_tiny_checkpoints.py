@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Write the tiny seeded models of tiny_models.py to disk. Needs numpy only; takes seconds.
 
-usage: make_tiny_checkpoints.py OUT_DIR [NAME...]
+usage: make_tiny_checkpoints.py OUT_DIR [NAME... | wide]
+
+Without a name it writes all but the wide ones, which `wide` stands for.
 
 OUT_DIR/NAME/ is a Hugging Face folder (config.json, model.safetensors, tokenizer files),
 OUT_DIR/NAME.gguf the same model as an F32 GGUF where that format can say all of it.
@@ -203,12 +205,15 @@ def write_folder(folder, config, weights):
 
 def main():
     if len(sys.argv) < 2:
-        sys.exit("usage: make_tiny_checkpoints.py OUT_DIR [NAME...]")
+        sys.exit("usage: make_tiny_checkpoints.py OUT_DIR [NAME... | wide]")
     out, names = sys.argv[1], sys.argv[2:] or list(tiny_models.CONFIGS)
+    if names == ["wide"]:
+        names = list(tiny_models.WIDE)
+    known = tiny_models.CONFIGS | tiny_models.WIDE
     for name in names:
-        if name not in tiny_models.CONFIGS:
-            sys.exit(f"unknown model {name}; known: {' '.join(tiny_models.CONFIGS)}")
-        config = tiny_models.CONFIGS[name]
+        if name not in known:
+            sys.exit(f"unknown model {name}; known: {' '.join(known)}")
+        config = known[name]
         weights = tiny_models.weights(config)
         write_folder(os.path.join(out, name), config, weights)
         if fits_gguf(config):

@@ -293,6 +293,30 @@ CONFIGS = {
     },
 }
 
+# For cuts over many ranks: 9 query heads on 3 KV heads, 10 units of FFN columns, 6 layers, 10
+# experts; windows of several runs of 512. No logits of them are kept.
+_WIDE = {
+    "num_hidden_layers": 6,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "head_dim": 32,
+    "intermediate_size": 640,
+    "max_position_embeddings": 16384,
+}
+_WIDE_EXPERTS = {"num_experts_per_tok": 3}
+WIDE = {
+    f"wide_{name}": {**CONFIGS[name], **_WIDE, **changes}
+    for name, changes in {
+        "llama3": {"stored": "Q8_0"},
+        "mistral": {"stored": "BF16", "sliding_window": 1300, "torch_dtype": "bfloat16"},
+        "qwen2": {"hidden_size": 288, "stored": "Q8_0"},
+        "qwen3": {},
+        "gemma3": {"stored": "BF16", "sliding_window": 700, "torch_dtype": "bfloat16"},
+        "mixtral": {**_WIDE_EXPERTS, "stored": "BF16", "num_local_experts": 10},
+        "qwen3_moe": {**_WIDE_EXPERTS, "stored": "Q8_0", "moe_intermediate_size": 640},
+    }.items()
+}
+
 
 def mix(z):
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
