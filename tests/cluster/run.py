@@ -18,7 +18,8 @@ not said. TEXT is looked for; every one must be there.
   drop NAME...                  forgets requests
 
   same FLAG...                  serves, asks all requests at once, ends with SIGTERM, status 0; the
-                                answers equal (==) those of the first `same` of this model
+                                answers equal (==) those of the first `same` of this model, and the
+                                bytes of every rank are those predicted
 
   serve FLAG...                 starts a server, waits until it is ready
   start FLAG...                 starts one
@@ -56,6 +57,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -186,8 +188,12 @@ class Case:
 
     def do_same(self, *flags):
         self.do_serve(*flags)
-        answers = answers_to(self.server.port, self.requests)
+        server = self.server
+        answers = answers_to(server.port, self.requests)
         self.do_end()
+        if "the bill, all ranks together" in server.log():
+            if "metered as predicted on every rank" not in server.log():
+                raise AssertionError(f"not metered as predicted: {server.log()[-1500:]}")
         failed = [
             f"{name}: {answer}" for name, answer in answers.items() if answer["status"] != 200
         ]
@@ -463,6 +469,8 @@ def parse():
 
 def main():
     args, failed = parse(), []
+    # So that a runner that is ended leaves no servers behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     for path in args.cases:
         name, start = os.path.basename(path), time.monotonic()
         print(name, flush=True)
