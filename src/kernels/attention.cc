@@ -25,10 +25,6 @@ using Buffers = AttentionScratch::Buffers;
 // With more rows than this, a chunk is widened to fp32 once instead of once per strip of rows.
 constexpr uint32_t kDirectRows = 12;
 
-const Steps& StepsFor(Isa isa) {
-  return isa == Isa::kAvx2 ? attention::kStepsAvx2 : attention::kStepsAvx512;
-}
-
 // The runs of a tile's rows, added up.
 class TileBins {
  public:
@@ -264,7 +260,7 @@ void StoreKv(Isa isa, const KvShape& shape, const float* key, const float* value
     attention::StoreKvScalar(shape, key, value, offset, head_block);
     return;
   }
-  const Steps& steps = StepsFor(isa);
+  const Steps& steps = attention::StepsFor(isa);
   const uint32_t d = shape.head_dim;
   auto* block = reinterpret_cast<uint16_t*>(head_block);
   steps.to_cache(shape.dtype, value, d,
@@ -283,7 +279,7 @@ void Attention(Isa isa, const KvShape& shape, const AttentionJob& job, Attention
     attention::AttentionScalar(shape, job, &scratch->buffers());
     return;
   }
-  Tile tile(StepsFor(isa), shape, job, {}, &scratch->buffers());
+  Tile tile(attention::StepsFor(isa), shape, job, {}, &scratch->buffers());
   const uint32_t rows = job.tokens * job.heads;
   for (uint32_t row = 0; row < rows; row += kTileRows) {
     const uint32_t count = std::min(kTileRows, rows - row);
@@ -298,7 +294,7 @@ void AttentionPartial(Isa isa, const KvShape& shape, const AttentionJob& job, At
     attention::AttentionPartialScalar(shape, job, runs, rows, &scratch->buffers());
     return;
   }
-  Tile tile(StepsFor(isa), shape, job, runs, &scratch->buffers());
+  Tile tile(attention::StepsFor(isa), shape, job, runs, &scratch->buffers());
   const uint32_t total = job.tokens * job.heads;
   for (uint32_t row = 0; row < total; row += kTileRows) {
     const uint32_t count = std::min(kTileRows, total - row);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/attention_scratch.h"
 #include "kernels/attention_steps.h"
 
 namespace cleave {
@@ -36,10 +37,6 @@ void PutCounts(bool held, const std::byte* in, uint32_t n, Sum* sum) {
   } else {
     SetCounts<Sum, Count>(in, n, sum);
   }
-}
-
-const attention::Steps& StepsFor(Isa isa) {
-  return isa == Isa::kAvx2 ? attention::kStepsAvx2 : attention::kStepsAvx512;
 }
 
 uint64_t SlotBytes(PartialCode code, uint32_t head_dim) {
@@ -169,7 +166,7 @@ void PartialSum::Finish(Isa isa, float* out) const {
     return;
   }
   if (high == nullptr) high = counts_.data() + static_cast<size_t>(kBins) * stride_;
-  StepsFor(isa).finish(high, middle, low, head_dim_, head_dim_, out);
+  attention::StepsFor(isa).finish(high, middle, low, head_dim_, head_dim_, out);
 }
 
 PartialCode PartialSum::Export(int64_t* counts, Int128* wide) const {

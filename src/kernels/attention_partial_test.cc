@@ -144,6 +144,7 @@ class Merger {
     int32_t highest = highest_[record];
     if (random_() % 2 == 0) {
       std::vector<PartialCode> codes;
+      codes.reserve(members.size());
       for (size_t rank : members) codes.push_back(ranks_[rank].codes[record]);
       highest = HighestBin(codes.data(), 1, static_cast<uint32_t>(codes.size()));
     }

@@ -42,6 +42,9 @@ struct AttentionScratch::Buffers {
 
 namespace attention {
 
+// Of a vector instruction set.
+inline const Steps& StepsFor(Isa isa) { return isa == Isa::kAvx2 ? kStepsAvx2 : kStepsAvx512; }
+
 // Counts stay below 2^61 while a row's reach stays below this.
 inline constexpr float kNarrowReach = 0x1p25F;
 
