@@ -45,7 +45,8 @@ Result<std::unique_ptr<RankRunner>> RankRunner::Create(std::unique_ptr<Checkpoin
       uint64_t{KvPartitionOf(layout.split, mine.coord)} * options.num_blocks;
   if (first_block + options.num_blocks > INT32_MAX) {
     return InvalidArgument(fmt::format("{} KV blocks on each of {} ranks are more than {}",
-                                       options.num_blocks, KvPartitionsOf(layout.split), INT32_MAX));
+                                       options.num_blocks, KvPartitionsOf(layout.split),
+                                       INT32_MAX));
   }
   ASSIGN_OR_RETURN(KvCache kv,
                    KvCache::Create(shape, mine.layers.size(), mine.kv_heads.size(),

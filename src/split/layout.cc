@@ -93,11 +93,6 @@ Range EvenShare(uint32_t n, uint32_t parts, uint32_t part) {
   return {Border(n, part, parts), Border(n, part + 1, parts)};
 }
 
-Range RankLayout::QueriesOf(uint32_t kv, uint32_t q_per_kv) const {
-  const uint32_t begin = std::max(q_heads.begin, kv * q_per_kv);
-  return {begin, std::max(begin, std::min(q_heads.end, (kv + 1) * q_per_kv))};
-}
-
 double Layout::AttentionImbalance() const {
   uint32_t most = 0;
   for (const RankLayout& rank : ranks) {

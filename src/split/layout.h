@@ -66,9 +66,6 @@ struct RankLayout {
   Range ffn_columns;              // of a dense layer, or of each expert it holds; in 64s, or F
   Range vocab_rows;               // of embedding and head; in 16s, or V
   std::vector<uint32_t> experts;  // ascending; the same in every layer
-
-  // Query heads (absolute) of KV head `kv` that this rank holds.
-  [[nodiscard]] Range QueriesOf(uint32_t kv, uint32_t q_per_kv) const;
   bool operator==(const RankLayout&) const = default;
 };
 

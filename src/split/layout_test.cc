@@ -196,22 +196,17 @@ uint32_t ReplicasByCounting(const Layout& layout) {
 void ExpectHeads(const Layout& layout, const RankLayout& rank) {
   const uint32_t q_per_kv = layout.shape.q_per_kv();
   std::vector<bool> needed(layout.shape.num_kv_heads, false);
+  std::vector<bool> attended(layout.shape.num_heads, false);
   for (const uint32_t other : DcpGroupOf(layout.split, rank.rank)) {
     const Range q = layout.ranks[other].q_heads;
-    for (uint32_t h = q.begin; h < q.end; ++h) needed[h / q_per_kv] = true;
+    for (uint32_t h = q.begin; h < q.end; ++h) needed[h / q_per_kv] = attended[h] = true;
   }
-  uint32_t mine = 0;
   for (uint32_t kv = 0; kv < layout.shape.num_kv_heads; ++kv) {
     EXPECT_EQ(rank.kv_heads.contains(kv), needed[kv]);
-    const Range queries = rank.QueriesOf(kv, q_per_kv);
-    EXPECT_LE(queries.begin, queries.end);
-    for (uint32_t h = 0; h < layout.shape.num_heads; ++h) {
-      const bool reads = rank.q_heads.contains(h) && h / q_per_kv == kv;
-      EXPECT_EQ(queries.contains(h), reads);
-      mine += reads ? 1 : 0;
-    }
   }
-  EXPECT_EQ(mine, rank.q_heads.size());
+  for (uint32_t h = 0; h < layout.shape.num_heads; ++h) {
+    EXPECT_EQ(layout.DcpQueries(rank.coord).contains(h), attended[h]);
+  }
 }
 
 void ExpectWhole(const Layout& layout) {
@@ -288,6 +283,25 @@ TEST(Layout, EvenSharesDifferByOneUnitAtMost) {
   }
 }
 
+// Every row of a step is computed by one cp rank, or by all of them where that costs less.
+TEST(Layout, CpRanksShareTheRowsOfLargeSteps) {
+  for (uint32_t cp = 1; cp <= 5; ++cp) {
+    const Split split{.cp = cp};
+    for (uint32_t tokens = 0; tokens <= 200; ++tokens) {
+      const bool shared = cp > 1 && tokens >= 16 * cp;
+      EXPECT_EQ(CpSharesRows(split, tokens), shared);
+      uint32_t next = 0;
+      for (uint32_t rank = 0; rank < cp; ++rank) {
+        const Range rows = CpRowsOf(split, rank, tokens);
+        EXPECT_EQ(rows.begin, shared ? next : 0);
+        EXPECT_LE(rows.size(), shared ? tokens / cp + 1 : tokens);
+        next = rows.end;
+      }
+      EXPECT_EQ(next, tokens);
+    }
+  }
+}
+
 TEST(Layout, CutsTheDemoModel) {
   const Layout two = Make(DemoShape(), {.tp = 2});
   EXPECT_EQ(two.ranks[0].q_heads, (Range{0, 5}));
@@ -295,9 +309,8 @@ TEST(Layout, CutsTheDemoModel) {
   EXPECT_EQ(two.ranks[0].kv_heads, (Range{0, 2}));
   EXPECT_EQ(two.ranks[1].kv_heads, (Range{1, 3}));
   EXPECT_EQ(two.replicated_kv_heads, 1);
-  EXPECT_EQ(two.ranks[0].QueriesOf(1, 3), (Range{3, 5}));
-  EXPECT_EQ(two.ranks[1].QueriesOf(1, 3), (Range{5, 6}));
-  EXPECT_EQ(two.ranks[1].QueriesOf(0, 3).size(), 0);
+  EXPECT_EQ(two.DcpQueries({.tp = 1}), (Range{5, 9}));
+  EXPECT_EQ(Make(DemoShape(), {.tp = 2, .dcp = 2}).DcpQueries({.tp = 1}), (Range{0, 9}));
   EXPECT_EQ(two.ranks[1].ffn_columns, (Range{768, 1536}));
   EXPECT_EQ(two.ranks[1].vocab_rows, (Range{24576, 49152}));
   // 5 + 2 heads' matrices where 6 would be even.
