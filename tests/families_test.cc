@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/greedy_batch.h"
+#include "engine/measured_costs.h"
 #include "engine/open_model.h"
 
 namespace cleave {
@@ -118,6 +119,29 @@ INSTANTIATE_TEST_SUITE_P(Gguf, Families,
                                          Case{"llama_head80", ".gguf"}, Case{"qwen2", ".gguf"},
                                          Case{"qwen3", ".gguf"}, Case{"gemma3", ".gguf"},
                                          Case{"mixtral", ".gguf"}, Case{"qwen3_moe", ".gguf"}));
+
+// Stages are balanced by what was measured: all layers alike, the head within reason.
+TEST(MeasuredCosts, AreThoseOfEveryLayerAndTheHead) {
+  for (const char* model : {"llama3", "gemma3.gguf", "mixtral_q8.gguf"}) {
+    auto checkpoint = OpenCheckpoint(std::string(CLEAVE_TINY) + "/" + model);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().ToString();
+    ModelSettings settings;
+    settings.max_model_len = 64;
+    settings.kv_cache_memory_bytes = 8U << 20U;
+    const auto plan = PlanModel(**checkpoint, settings);
+    ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+    const LayerCosts by_work = CostsByWork(plan->layout.shape);
+    const auto costs = MeasureCosts(std::move(*checkpoint), *plan);
+    ASSERT_TRUE(costs.ok()) << costs.status().ToString();
+    ASSERT_EQ(costs->layers.size(), by_work.layers.size());
+    EXPECT_GT(costs->layers.front(), 0);
+    EXPECT_EQ(costs->layers.front(), costs->layers.back());
+    const double surprise =
+        costs->head / costs->layers.front() / (by_work.head / by_work.layers.front());
+    EXPECT_GT(surprise, 0.33);
+    EXPECT_LT(surprise, 3.01);
+  }
+}
 
 }  // namespace
 }  // namespace cleave

@@ -37,6 +37,14 @@ Status DryRun(const ServeFlags& flags, const std::string& path) {
   }
   fmt::print("{}: {}\n{}\n{}\n", checkpoint->name(), settings.split.ToString(),
              plan.sizing.Account(kv.block_tokens), ReportText(report));
+  if (settings.split.pp > 1 && flags.split.to_measure().pp_layers) {
+    fmt::print(
+        "Stages are balanced by multiply-adds here; serve balances them by what a layer and "
+        "the head take on its cores.\n");
+  }
+  if (settings.split.tp > 1 && flags.split.to_measure().tp_shares) {
+    fmt::print("Shares are even here; serve measures the cores of the tp ranks.\n");
+  }
   return OkStatus();
 }
 

@@ -31,9 +31,10 @@ void ModelFlags::AddTo(OptionTable* table) {
       "Share of the device's memory (cgroup limit respected) that model and cache may take", 0.01,
       1.0, &gpu_memory_utilization);
   table->Alias("--device-memory-utilization", "--gpu-memory-utilization");
-  table->CountOrAuto(section, "--kv-cache-memory-bytes",
-                     "Exact size of the KV pool (4G, 512M); auto: what the flags above can use", 1,
-                     INT64_MAX, &kv_cache_memory_bytes);
+  table->CountOrAuto(
+      section, "--kv-cache-memory-bytes",
+      "Exact size of the KV pool of a rank (4G, 512M); auto: what the flags above can use", 1,
+      INT64_MAX, &kv_cache_memory_bytes);
   table->Count(section, "--threads", "Threads of the rank; 0: one per usable core", 0, 1024,
                &threads);
 }

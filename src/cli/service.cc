@@ -80,6 +80,8 @@ Status Service::Load(const LoadProgress& progress) {
                config.head_dim, NameOf(checkpoint->main_dtype()));
   opened.settings = flags_.model.Settings();
   ASSIGN_OR_RETURN(opened.settings.split, flags_.split.ToSplit());
+  ASSIGN_OR_RETURN(opened.settings.split,
+                   ResolveSplit(opened.path, opened.settings, flags_.split.to_measure()));
   ASSIGN_OR_RETURN(opened.plan, PlanModel(*checkpoint, opened.settings));
   const RankOptions& rank = opened.plan.executor;
   spdlog::info("{}", opened.plan.sizing.Account(rank.kv_shape.block_tokens));
@@ -125,14 +127,16 @@ EngineConfig Service::EngineConfigOf(const Opened& opened) const {
 }
 
 EngineObserver* Service::AttachMetrics(const Opened& opened, const EngineConfig& config) {
-  return metrics_->AttachModel({.model_name = flags_.server.served_model_names.front(),
-                                .max_model_len = config.max_model_len,
-                                .block_size = config.block_size,
-                                .num_blocks = config.num_blocks,
-                                .cache_dtype = CacheTypeName(opened.plan.executor.kv_shape.dtype),
-                                .enable_prefix_caching = config.enable_prefix_caching,
-                                .gpu_memory_utilization = flags_.model.gpu_memory_utilization,
-                                .kv_cache_memory_bytes = opened.plan.sizing.kv_bytes});
+  return metrics_->AttachModel(
+      {.model_name = flags_.server.served_model_names.front(),
+       .max_model_len = config.max_model_len,
+       .block_size = config.block_size,
+       .num_blocks = config.num_blocks,
+       .max_concurrency = opened.plan.sizing.MaxConcurrency(config.block_size),
+       .cache_dtype = CacheTypeName(opened.plan.executor.kv_shape.dtype),
+       .enable_prefix_caching = config.enable_prefix_caching,
+       .gpu_memory_utilization = flags_.model.gpu_memory_utilization,
+       .kv_cache_memory_bytes = opened.plan.sizing.kv_bytes});
 }
 
 Status Service::StartInline(const Opened& opened, std::unique_ptr<InlineExecutor> executor) {

@@ -47,9 +47,10 @@ void SplitFlags::AddTo(OptionTable* table) {
   axis("--decode-context-parallel-size", "Like --cp, over the tp ranks (-dcp)", &dcp, {"-dcp"});
   table->Switch(section, "--enable-expert-parallel", "Experts over all ranks of a stage",
                 &enable_expert_parallel);
-  table->Text(section, "--tp-shares", "Shares of the tp ranks, such as 3,1; auto: even",
-              &tp_shares);
-  table->Text(section, "--pp-layers", "Layers of each stage, such as 10,20; auto: balanced",
+  table->Text(section, "--tp-shares",
+              "Shares of the tp ranks, such as 3,1; auto: by the speed of their cores", &tp_shares);
+  table->Text(section, "--pp-layers",
+              "Layers of each stage, such as 10,20; auto: by the time a layer and the head take",
               &pp_layers);
   table->OneOf(section, "--distributed-executor-backend",
                "How ranks are started; mp: processes of this machine", {"mp"}, &executor_backend);

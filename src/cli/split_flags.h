@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "cli/option_table.h"
+#include "launch/auto_split.h"
 #include "split/split.h"
 
 namespace cleave {
@@ -18,14 +19,18 @@ struct SplitFlags {
   int64_t cp = 1;
   int64_t dcp = 1;
   bool enable_expert_parallel = false;
-  std::string tp_shares;  // "3,1"; "auto" or empty: even
-  std::string pp_layers;  // "10,20"; "auto" or empty: balanced
+  std::string tp_shares;           // "3,1"; "auto": by the speed of cores; empty: even
+  std::string pp_layers = "auto";  // "10,20"; "auto": by what a layer and the head take
   std::string executor_backend = "mp";
 
   void AddTo(OptionTable* table);
   // Sizes as they were given; whether they fit a model is MakeLayout's to say. Fails with
   // kInvalidArgument for a list that is none.
   [[nodiscard]] Result<Split> ToSplit() const;
+  // What ToSplit left to be measured (launch/auto_split.h).
+  [[nodiscard]] AutoParts to_measure() const {
+    return {.tp_shares = tp_shares == "auto", .pp_layers = pp_layers == "auto"};
+  }
 };
 
 }  // namespace cleave

@@ -75,15 +75,19 @@ Status ContextDoesNotFit(const SizingInput& in, uint64_t needed_bytes, uint64_t 
 
 }  // namespace
 
-std::string Sizing::Account(uint32_t block_tokens) const {
-  const uint64_t rank_tokens = static_cast<uint64_t>(num_blocks) * block_tokens;
+double Sizing::MaxConcurrency(uint32_t block_tokens) const {
   const KvPartitions positions{.count = kv_partitions, .run = kRunPositions};
+  return static_cast<double>(num_blocks) * block_tokens /
+         std::max(1U, positions.Fullest(max_model_len));
+}
+
+std::string Sizing::Account(uint32_t block_tokens) const {
+  const uint64_t pool_tokens = uint64_t{pool_blocks()} * block_tokens;
   return fmt::format(
       "weights {:.2f} GiB, KV cache {:.2f} GiB ({} tokens, {:.2f}x of {}), runtime {:.2f} GiB of "
       "{:.2f} GiB",
-      Gib(weight_bytes), Gib(kv_bytes), rank_tokens * kv_partitions,
-      static_cast<double>(rank_tokens) / std::max(1U, positions.Fullest(max_model_len)),
-      max_model_len, Gib(runtime_bytes), Gib(budget_bytes));
+      Gib(weight_bytes), Gib(kv_bytes), pool_tokens, MaxConcurrency(block_tokens), max_model_len,
+      Gib(runtime_bytes), Gib(budget_bytes));
 }
 
 Result<Sizing> ComputeSizing(const SizingInput& in) {

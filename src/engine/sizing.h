@@ -48,6 +48,8 @@ struct Sizing {
 
   // Of a replica's block ids: those of all partitions.
   [[nodiscard]] uint32_t pool_blocks() const { return num_blocks * kv_partitions; }
+  // Sequences of max_model_len that the pool holds.
+  [[nodiscard]] double MaxConcurrency(uint32_t block_tokens) const;
   // Of a rank's bytes and the pool's tokens:
   // "weights 0.09 GiB, KV 1.50 GiB (65536 tokens, 8.00x of 8192), runtime 0.04 GiB of 22.1 GiB"
   [[nodiscard]] std::string Account(uint32_t block_tokens) const;

@@ -87,6 +87,15 @@ Result<CpuTopology> ReadCpuTopology(const std::string& synthetic) {
   return result;
 }
 
+bool PinThisThread(std::span<const int> cpus) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : cpus) {
+    if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
+  }
+  return CPU_COUNT(&set) == 0 || ::sched_setaffinity(0, sizeof(set), &set) == 0;
+}
+
 uint32_t ThreadsPerRank(uint32_t cores, uint32_t ranks) {
   return std::max<uint32_t>(1, ranks == 0 ? cores : cores / ranks);
 }

@@ -7,6 +7,7 @@
 // PlanCpus is pure; ReadCpuTopology asks hwloc, within this process's affinity mask. Any thread.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,10 @@ Result<CpuTopology> ReadCpuTopology(const std::string& synthetic = "");
 // cores are shared out evenly, at least one each.
 std::vector<std::vector<int>> PlanCpus(const CpuTopology& topology, uint32_t ranks,
                                        uint32_t threads_per_rank);
+
+// The calling thread, and those it starts from now on, run on these processors only; anywhere when
+// there are none. False where the system does not allow it.
+bool PinThisThread(std::span<const int> cpus);
 
 // Threads a rank runs when nobody said how many.
 uint32_t ThreadsPerRank(uint32_t cores, uint32_t ranks);

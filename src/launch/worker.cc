@@ -1,4 +1,5 @@
 #include "launch/worker.h"
+#include "launch/cpu_plan.h"
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -103,17 +104,6 @@ class Control {
   std::thread listener_;
 };
 
-void PinTo(const std::vector<int>& cpus) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int cpu : cpus) {
-    if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
-  }
-  if (CPU_COUNT(&set) == 0) return;
-  // What loads and what serves then allocate in their own node. Not pinned is slower, not wrong.
-  if (::sched_setaffinity(0, sizeof(set), &set) != 0) spdlog::warn("a rank could not be pinned");
-}
-
 Status RunRank(const WorkerSpec& spec, WorkerBody* body, Control* control) {
   // Rank 0's link closes last: what was said is read before the socket ends.
   std::optional<EngineLinkServer> link;
@@ -139,7 +129,8 @@ int RunWorker(WorkerBody* body, int control_fd) {
   Status status = spec.status();
   if (status.ok()) {
     control.Listen();
-    PinTo(spec->cpus);
+    // What loads and what serves then allocate in their own node. Not pinned is slower, not wrong.
+    if (!PinThisThread(spec->cpus)) spdlog::warn("a rank could not be pinned");
     status = RunRank(*spec, body, &control);
   }
   if (control.ending()) return 0;

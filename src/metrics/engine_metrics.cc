@@ -135,8 +135,6 @@ void EngineMetrics::AddHistograms(prometheus::Registry* r, const ModelFacts& fac
 
 void EngineMetrics::AddCacheInfo(prometheus::Registry* r, const ModelFacts& facts) {
   const uint64_t tokens = static_cast<uint64_t>(facts.block_size) * facts.num_blocks;
-  const double concurrency =
-      facts.max_model_len == 0 ? 0 : static_cast<double>(tokens) / facts.max_model_len;
   NewGauge(r, "vllm:cache_config_info", "The KV cache's configuration.",
            {{"block_size", std::to_string(facts.block_size)},
             {"num_gpu_blocks", std::to_string(facts.num_blocks)},
@@ -145,7 +143,7 @@ void EngineMetrics::AddCacheInfo(prometheus::Registry* r, const ModelFacts& fact
             {"gpu_memory_utilization", fmt::format("{}", facts.gpu_memory_utilization)},
             {"kv_cache_memory_bytes", std::to_string(facts.kv_cache_memory_bytes)},
             {"kv_cache_size_tokens", std::to_string(tokens)},
-            {"kv_cache_max_concurrency", fmt::format("{:.2f}", concurrency)}})
+            {"kv_cache_max_concurrency", fmt::format("{:.2f}", facts.max_concurrency)}})
       ->Set(1);
 }
 

@@ -22,7 +22,8 @@ struct ModelFacts {
   std::string model_name;
   uint32_t max_model_len = 0;
   uint32_t block_size = 0;
-  uint32_t num_blocks = 0;
+  uint32_t num_blocks = 0;     // of the whole pool
+  double max_concurrency = 0;  // sequences of max_model_len that it holds
   std::string cache_dtype;
   bool enable_prefix_caching = true;
   double gpu_memory_utilization = 0;

@@ -20,6 +20,7 @@ ModelFacts Facts() {
   facts.max_model_len = 2048;
   facts.block_size = 16;
   facts.num_blocks = 256;
+  facts.max_concurrency = 2;
   facts.cache_dtype = "f32";
   return facts;
 }

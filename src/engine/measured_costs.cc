@@ -1,0 +1,84 @@
+#include "engine/measured_costs.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "engine/rank_runner.h"
+#include "kernels/isa.h"
+
+namespace cleave {
+namespace {
+
+constexpr int kRuns = 5;
+
+// So many layers that they are not in the nearest cache while they are measured.
+constexpr uint32_t kMostLayers = 4;
+// A measurement that is further than this from the multiply-adds was disturbed.
+constexpr double kMostSurprise = 3;
+
+// The whole width of the model, its first layers only.
+Result<Layout> FirstLayers(const ModelShape& shape) {
+  ASSIGN_OR_RETURN(Layout layout, MakeLayout(shape, {}, CostsByWork(shape)));
+  layout.ranks.front().layers = {0, std::min(shape.num_layers, kMostLayers)};
+  return layout;
+}
+
+// Of this thread: what others take of its core does not count.
+uint64_t ProcessorNanos() {
+  timespec t = {};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(t.tv_nsec);
+}
+
+uint64_t LeastNanos(uint64_t least, uint64_t start_ns) {
+  return std::min(least, ProcessorNanos() - start_ns);
+}
+
+}  // namespace
+
+Result<LayerCosts> MeasureCosts(std::unique_ptr<Checkpoint> checkpoint, const ModelPlan& plan) {
+  const ScopedFpMode fp_mode;
+  const ModelShape& shape = plan.layout.shape;
+  ASSIGN_OR_RETURN(const Layout layout, FirstLayers(shape));
+  RankOptions options = plan.executor;
+  options.cpus.clear();
+  options.threads = 1;  // more would meet each other, and on a crowded machine wait
+  options.max_batch_tokens = options.max_sequences = kCostRows;
+  options.max_positions = options.kv_shape.block_tokens;
+  options.num_blocks = 1;
+  ASSIGN_OR_RETURN(const std::unique_ptr<RankRunner> runner,
+                   RankRunner::Create(std::move(checkpoint), options, layout, 0, {}, nullptr));
+  const std::array<int32_t, kCostRows> tokens{};
+  const int32_t block = 0;
+  const BatchSequence sequence{
+      .first_position = 0, .tokens = kCostRows, .block_table = {&block, 1}};
+  std::array<WantedRow, kCostRows> wanted;
+  for (uint32_t row = 0; row < kCostRows; ++row) {
+    wanted[row] = {.row = row, .use = RowUse::kHighest};
+  }
+  uint64_t layers_ns = std::numeric_limits<uint64_t>::max();
+  uint64_t head_ns = layers_ns;
+  for (int run = 0; run < kRuns; ++run) {
+    uint64_t start_ns = ProcessorNanos();
+    RETURN_IF_ERROR(
+        runner->Forward({.token_ids = tokens, .sequences = {&sequence, 1}, .wanted = {}}));
+    layers_ns = LeastNanos(layers_ns, start_ns);
+    start_ns = ProcessorNanos();
+    RETURN_IF_ERROR(runner->Results(wanted, [](uint32_t, const RowResult&) { return OkStatus(); }));
+    head_ns = LeastNanos(head_ns, start_ns);
+  }
+  const double a_layer = static_cast<double>(layers_ns) / layout.ranks.front().layers.size();
+  LayerCosts costs = CostsByWork(shape);
+  const double expected = costs.head / costs.layers.front() * a_layer;
+  costs.layers.assign(shape.num_layers, a_layer);
+  costs.embedding = 0;  // a row is looked up
+  costs.head =
+      std::clamp(static_cast<double>(head_ns), expected / kMostSurprise, expected * kMostSurprise);
+  return costs;
+}
+
+}  // namespace cleave
