@@ -4,7 +4,8 @@ cleave_library(NAME decoder
           forward/ep_routes.cc forward/expert_block.cc forward/ffn.cc forward/head.cc
           forward/moe_ffn.cc forward/partial_exchange.cc forward/router.cc forward/row_share.cc
           forward/row_stages.cc forward/row_sum.cc inline_executor.cc kv_cache.cc
-          measured_costs.cc model_bytes.cc model_weights.cc open_model.cc plan_message.cc rank_meter.cc rank_runner.cc sizing.cc
+          measured_costs.cc model_bytes.cc model_weights.cc open_model.cc plan_message.cc
+          rank_meter.cc rank_runner.cc sizing.cc
           split_executor.cc
   DEPS cleave_base cleave_tensor cleave_kernels cleave_comm cleave_format cleave_host cleave_split
        fmt::fmt)
