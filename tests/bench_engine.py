@@ -43,8 +43,9 @@ def check_pair(binary, model):
     assert {axis["axis"] for axis in result["bill"]["axes"]} == {"tp"}, result["bill"]
     assert result["against"]["bill"]["axes"] == [], result["against"]["bill"]
     for run, one in zip(result["runs"], result["against"]["runs"]):
-        assert run["decode"]["bytes_per_token"] > 0, run
-        assert one["decode"]["bytes_per_token"] == 0, one
+        moved = [run[phase]["bytes_per_token"] for phase in ("prefill", "decode")]
+        assert sum(moved) > 0, run
+        assert one["prefill"]["bytes_per_token"] == one["decode"]["bytes_per_token"] == 0, one
     assert [ratio["batch"] for ratio in result["ratio"]] == [1, 3], result["ratio"]
     for ratio, run, one in zip(result["ratio"], result["runs"], result["against"]["runs"]):
         for phase in ("prefill", "decode"):

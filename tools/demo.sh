@@ -21,7 +21,7 @@ trap cleanup EXIT
 serve() {
   local log=$folder/$1.log
   shift
-  echo "demo: $binary serve $model --port 0 $*"
+  echo "demo: $binary serve $model --port 0${*:+ $*}"
   "$binary" serve "$model" --port 0 "$@" >"$log" 2>&1 &
   server=$!
   url=
@@ -39,7 +39,8 @@ serve() {
 ask() {
   echo "demo: asking $url/v1/chat/completions: $question"
   echo
-  "$binary" chat "$url" --message "$question" --temperature 0 --max-tokens 96 | tee "$folder/$1.answer"
+  "$binary" chat "$url" --message "$question" --temperature 0 --max-tokens 96 |
+    tee "$folder/$1.answer"
   echo
 }
 

@@ -11,6 +11,8 @@
 // Decode: from there on, while all requests of the batch are decoding, until the one that began
 // last has made `output_tokens` more: the tokens of all requests over that time. Requests ask for
 // some tokens more than that (its lead over the last), so that none ends before.
+// Times are those of arrival at the sink: a front that gets no processor for longer than a step
+// sees several at once.
 // Each request's tokens, up to the same number, are handed out, to be compared.
 //
 // Owner: a verb. OnOutputs: the engine's threads; the rest one other thread. The meter outlives the
@@ -50,7 +52,9 @@ struct PhaseSpeed {
   uint64_t tokens = 0;
   RankBill moved;      // by all ranks together
   uint32_t ranks = 0;  // that exchange anything
-  [[nodiscard]] double tokens_per_s() const { return static_cast<double>(tokens) / seconds; }
+  [[nodiscard]] double tokens_per_s() const {
+    return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+  }
 };
 
 struct Speed {

@@ -179,6 +179,16 @@ std::string ProbeText(const SpeedReport& report) {
   return text;
 }
 
+std::string CeilingText(const SpeedReport& report) {
+  const LayoutFigures& than = *report.against;
+  std::string text;
+  if (DifferInTpOnly(report.measured.split, than.split)) {
+    text = fmt::format("prefill, by the largest share alone: at most {:.3f}x\n",
+                       report.measured.tp_ceiling / than.tp_ceiling);
+  }
+  return text + "\n";
+}
+
 }  // namespace
 
 std::string LayoutFigures::Name() const {
@@ -211,7 +221,7 @@ std::vector<SpeedRatio> RatiosOf(const SpeedReport& report) {
     ratio.decode_pairs = PairsOf(a.decode, b.decode);
     ratio.prefill_ceiling = PrefillCeiling(layout, a.prefill, than, b.prefill);
     const double memory = report.MemoryGain(layout.cores, than.cores);
-    if (memory > 0) ratio.decode_ceiling = memory;
+    if (memory > 0 && a.batch == 1) ratio.decode_ceiling = memory;
     ratios.push_back(ratio);
   }
   return ratios;
@@ -249,8 +259,7 @@ std::string SpeedText(const SpeedReport& report) {
   text += SpeedTable(report.measured) + "\n";
   if (report.against) {
     text += SpeedTable(*report.against) + "\n" + RatioTable(report);
-    text += fmt::format("prefill by heads, columns and rows alone: at most {:.3f}x\n\n",
-                        report.measured.tp_ceiling / report.against->tp_ceiling);
+    text += CeilingText(report);
   }
   text += ProbeText(report);
   text += report.difference.empty() ? "the same tokens in every run\n"

@@ -7,8 +7,8 @@
 // layout, without that one's own reductions R', the least is T_least = (T - R') · c' / c + R, with
 // c the ceilings and R the time that reductions took in this run, the mean of the ranks without
 // their waiting for each other. The ceiling is T / T_least.
-// Decoding reads all weights once a step: the ceiling is what the probe reads on one layout's cores
-// over what it reads on the other's.
+// Decoding a single request reads all weights for a token, and does little else: the ceiling is
+// what the probe reads on one layout's cores over what it reads on the other's.
 
 #include <cstdint>
 #include <optional>
@@ -74,6 +74,7 @@ struct SpeedRatio {
   double decode_pairs = 0;
   // Nothing where the layouts differ in more than tp, or threads share cores.
   std::optional<double> prefill_ceiling;
+  // Nothing for a batch of more than one.
   std::optional<double> decode_ceiling;
 };
 // Empty without a second layout.

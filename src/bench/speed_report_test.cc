@@ -76,10 +76,13 @@ TEST(SpeedRatio, CeilingsAreOfTheSharesTheReductionsAndTheMemory) {
   SpeedReport report = Sample();
   // The least: 20 s over 1.8, and 2 s of reductions.
   EXPECT_DOUBLE_EQ(RatiosOf(report)[0].prefill_ceiling.value(), 20 / (20 / 1.8 + 2));
+  EXPECT_FALSE(RatiosOf(report)[0].decode_ceiling.has_value());
+  report.measured.runs[0].batch = 1;
   EXPECT_DOUBLE_EQ(RatiosOf(report)[0].decode_ceiling.value(), 1.9);
   report.measured.split.pp = 2;
   EXPECT_FALSE(RatiosOf(report)[0].prefill_ceiling.has_value());
   report = Sample();
+  report.measured.runs[0].batch = 1;
   report.against->threads = 2;
   report.against->cores = 2;
   EXPECT_FALSE(RatiosOf(report)[0].prefill_ceiling.has_value());
@@ -107,7 +110,8 @@ TEST(SpeedReport, JsonHasTheFiguresOfBothLayouts) {
   EXPECT_EQ(run["repeats"].size(), 3);
   EXPECT_EQ(json["against"]["layout"], "dp=1 pp=1 tp=1 ep=1 cp=1");
   EXPECT_DOUBLE_EQ(json["against"]["runs"][0]["prefill_tokens_per_s"], 10);
-  EXPECT_DOUBLE_EQ(json["ratio"][0]["decode_ceiling"], 1.9);
+  EXPECT_DOUBLE_EQ(json["ratio"][0]["prefill_ceiling"], 20 / (20 / 1.8 + 2));
+  EXPECT_TRUE(json["ratio"][0]["decode_ceiling"].is_null());
   EXPECT_EQ(json["bill"]["axes"][0]["axis"], "tp");
   EXPECT_EQ(json["bill"]["per_generated_token"]["generated_tokens"], 54);
   EXPECT_EQ(json["probe"]["bytes"], 1000000);
@@ -136,6 +140,8 @@ TEST(SpeedReport, TextSaysWhatLimitsAndWhetherAnswersAreTheSame) {
   EXPECT_THAT(text, HasSubstr("at most 1.800x"));
   EXPECT_THAT(text, HasSubstr("the same tokens in every run"));
   EXPECT_THAT(text, HasSubstr("all_reduce"));
+  report.measured.split.pp = 2;
+  EXPECT_THAT(SpeedText(report), testing::Not(HasSubstr("by the largest share alone")));
   report.difference = "request 0 differs";
   EXPECT_THAT(SpeedText(report), HasSubstr("NOT the same tokens: request 0 differs"));
 }

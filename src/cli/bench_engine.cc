@@ -237,7 +237,9 @@ Status EngineBench::MeasureBatch(uint32_t batch) {
       side->figures.runs.back().prefill.push_back(speed->prefill);
       side->figures.runs.back().decode.push_back(speed->decode);
     }
-    for (const auto& probe : probes_) probe->Measure(kProbePasses);
+    for (uint32_t pass = 0; pass < kProbePasses; ++pass) {
+      for (const auto& probe : probes_) probe->Measure(1);
+    }
   }
   return OkStatus();
 }

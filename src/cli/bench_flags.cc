@@ -12,10 +12,11 @@ namespace {
 constexpr uint32_t kMostRequests = 4096;
 
 constexpr char kFooter[] =
-    R"(Prefill: the prompts' tokens over the time from the first submission until the last request has
-its first token. Decode: from there on, the tokens of all requests over the time until the last one
-has made --output-tokens more; all of them decode then. Prefix caching is off, requests are greedy,
-a warm-up comes first. Every run must give the same tokens, in both layouts: else the status is 1.
+    R"(Prefill: the prompts' tokens over the time from the first submission until the last request
+has its first token. Decode: from there on, the tokens of all requests over the time until the last
+one has made --output-tokens more; all of them decode then. Prefix caching is off, requests are
+greedy, a warm-up comes first; --max-num-seqs is the largest batch. Every run must give the same
+tokens, in both layouts: else the status is 1.
 
   cleave bench engine MODEL -tp 2 --threads 1 --against "-tp 1" --batch 1,32
   cleave bench engine MODEL -tp 2 --threads 1 --against "-tp 1 --threads 2" --json)";

@@ -76,13 +76,18 @@ def ceiling_lines(result):
         if ratio["prefill_ceiling"] is None:
             continue
         share = 100 * ratio["prefill_pairs"] / ratio["prefill_ceiling"]
-        memory = 100 * ratio["decode_pairs"] / ratio["decode_ceiling"]
-        yield (
-            f"tp, batch {ratio['batch']}: prefill {share:.0f} % of the ceiling of "
+        text = (
+            f"tp, batch {ratio['batch']}: prefill reaches {share:.0f} % of its ceiling, "
             f"{ratio['prefill_ceiling']:.2f}× (uneven heads, {result['tp_ceiling']:.2f}×, and the "
-            f"reduces of the run), decode {memory:.0f} % of the {ratio['decode_ceiling']:.2f}× that "
-            "two cores read faster than one."
+            "reduces of the run)"
         )
+        if ratio["decode_ceiling"] is not None:
+            memory = 100 * ratio["decode_pairs"] / ratio["decode_ceiling"]
+            text += (
+                f", decode {memory:.0f} % of the {ratio['decode_ceiling']:.2f}× by which two cores "
+                "read memory faster than one"
+            )
+        yield text + "."
 
 
 def tables(args):
