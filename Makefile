@@ -7,7 +7,8 @@ JOBS ?= $(shell nproc)
 MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
 CLEAVE := $(BUILD)/release/cleave
 
-.PHONY: help demo test quick build models soak grid setup setup-test sanitize checks format clean
+.PHONY: help demo test quick build models soak grid setup setup-test sanitize checks format clean \
+        splits-table
 
 help:
 	@echo "make demo      install, build, bring a small model, serve it, ask it a question"
@@ -18,6 +19,7 @@ help:
 	@echo "make sanitize  the quick tests under ASan with UBSan, and under TSan"
 	@echo "make checks    layers, sizes, headers, format, and clang-tidy over every source"
 	@echo "make grid      the same answers over the whole grid of cuts, as processes (about an hour)"
+	@echo "make splits-table  measures what each axis costs, into docs/splits.md (about 10 minutes)"
 	@echo "make soak      500 clients for 5 minutes"
 	@echo "make format    clang-format over the sources"
 
@@ -48,6 +50,12 @@ grid: setup-test models
 	@tools/test.sh grid $(JOBS)
 soak: setup-test
 	@tools/test.sh soak $(JOBS)
+
+# Wants an idle machine. The tiny mixture of experts is made by a test's script, with Debian's numpy.
+splits-table: build models
+	@tools/setup.sh test
+	@/usr/bin/python3 tools/oracle/make_tiny_checkpoints.py $(BUILD)/tiny mixtral_q8
+	@python3 tools/bench/splits_table.py $(CLEAVE) $(MODEL) $(BUILD)/tiny/mixtral_q8 --write docs/splits.md
 
 format:
 	@git ls-files '*.h' '*.cc' | xargs clang-format -i

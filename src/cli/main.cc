@@ -19,7 +19,7 @@ usage: cleave VERB [options]
   chat [URL|MODEL]        talk to a server, or to a model, in the terminal
   bench perplexity MODEL FILE
                           perplexity of a text
-  bench engine MODEL      prefill and decode speed without HTTP
+  bench engine MODEL      prefill and decode speed of any layout, without HTTP
 
 MODEL is a .gguf file, a Hugging Face folder, or a Hub name such as org/model.
 A first step:

@@ -1,5 +1,7 @@
 #include "cli/serve_flags.h"
 
+#include "cli/engine_host.h"
+
 namespace cleave {
 namespace {
 
@@ -107,15 +109,9 @@ void ServeFlags::Finish() {
 }
 
 EngineConfig ServeFlags::Engine(const ModelPlan& plan) const {
-  EngineConfig config;
-  config.max_model_len = plan.sizing.max_model_len;
-  config.max_num_seqs = plan.executor.max_sequences;
-  config.max_num_batched_tokens = plan.executor.max_batch_tokens;
+  EngineConfig config = EngineConfigOf(plan);
   config.max_num_queued_reqs = static_cast<uint32_t>(max_num_queued_reqs);
   config.max_num_queued_tokens = static_cast<uint64_t>(max_num_queued_tokens);
-  config.block_size = plan.executor.kv_shape.block_tokens;
-  config.num_blocks = plan.sizing.pool_blocks();
-  config.kv_partitions = plan.sizing.kv_partitions;
   config.enable_prefix_caching = enable_prefix_caching;
   config.policy =
       scheduling_policy == "priority" ? SchedulingPolicy::kPriority : SchedulingPolicy::kFcfs;

@@ -9,9 +9,7 @@
 
 #include "base/clock.h"
 #include "base/mapped_file.h"
-#include "cli/replica_orders.h"
 #include "comm/bill_report.h"
-#include "launch/rank_worker.h"
 
 namespace cleave {
 namespace {
@@ -41,9 +39,7 @@ Result<std::unique_ptr<Service>> Service::Start(const ServeFlags& flags) {
 
 Service::~Service() {
   if (api_) api_->Stop();  // null when the port could not be had
-  client_.reset();
-  engine_.reset();
-  replicas_.reset();
+  host_.reset();
 }
 
 Status Service::LoadTemplate(const Checkpoint& checkpoint) {
@@ -61,129 +57,83 @@ Status Service::LoadTemplate(const Checkpoint& checkpoint) {
   return OkStatus();
 }
 
-struct Service::Opened {
-  std::string path;
-  ModelSettings settings;
-  ModelPlan plan;
-  GenerationDefaults defaults;
-  uint32_t vocab_size = 0;
-};
-
 Status Service::Load(const LoadProgress& progress) {
   const TimePoint start = SteadyClock::now();
-  Opened opened;
-  ASSIGN_OR_RETURN(opened.path, flags_.model.Path());
-  ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint, OpenCheckpoint(opened.path));
-  const ModelConfig& config = checkpoint->config();
-  spdlog::info("{}: {}, {} layers, {} heads / {} KV heads of {}, {}", checkpoint->name(),
+  EngineHost::Order order;
+  ASSIGN_OR_RETURN(order.model_path, flags_.model.Path());
+  order.settings = flags_.model.Settings();
+  ASSIGN_OR_RETURN(order.settings.split, flags_.split.ToSplit());
+  order.to_measure = flags_.split.to_measure();
+  order.log_level = flags_.log_level;
+  order.log_format = flags_.log_format;
+  ASSIGN_OR_RETURN(host_, EngineHost::Open(std::move(order)));
+  const Checkpoint& checkpoint = host_->checkpoint();
+  const ModelConfig& config = checkpoint.config();
+  const RankOptions& rank = host_->plan().executor;
+  spdlog::info("{}: {}, {} layers, {} heads / {} KV heads of {}, {}", checkpoint.name(),
                config.architecture, config.num_layers(), config.num_heads, config.num_kv_heads,
-               config.head_dim, NameOf(checkpoint->main_dtype()));
-  opened.settings = flags_.model.Settings();
-  ASSIGN_OR_RETURN(opened.settings.split, flags_.split.ToSplit());
-  ASSIGN_OR_RETURN(opened.settings.split,
-                   ResolveSplit(opened.path, opened.settings, flags_.split.to_measure()));
-  ASSIGN_OR_RETURN(opened.plan, PlanModel(*checkpoint, opened.settings));
-  const RankOptions& rank = opened.plan.executor;
-  spdlog::info("{}", opened.plan.sizing.Account(rank.kv_shape.block_tokens));
-  RETURN_IF_ERROR(LoadTemplate(*checkpoint));
-  opened.defaults = checkpoint->generation_defaults();
-  opened.vocab_size = config.vocab_size;
+               config.head_dim, NameOf(checkpoint.main_dtype()));
+  spdlog::info("{}", host_->plan().sizing.Account(rank.kv_shape.block_tokens));
+  RETURN_IF_ERROR(LoadTemplate(checkpoint));
+  GenerationDefaults defaults = checkpoint.generation_defaults();
+  const auto vocab_size = static_cast<int32_t>(config.vocab_size);
 
   // The vocabulary is built beside the weights; both only read the checkpoint.
-  const TokenizerSource source = checkpoint->tokenizer_source();
+  const TokenizerSource source = checkpoint.tokenizer_source();
   auto tokenizer = std::async(std::launch::async, [&source] { return Tokenizer::Create(source); });
   const LoadProgress shown = [&](double share) {
     api_->SetLoading(fmt::format("loading: {:.0f} %", share * 100));
     if (progress) progress(share);
   };
-  const bool alone = opened.settings.split.world_size() == 1;
-  std::unique_ptr<InlineExecutor> executor;
-  if (alone) {
-    ASSIGN_OR_RETURN(executor, LoadModel(std::move(checkpoint), opened.plan, shown));
-    RETURN_IF_ERROR(SmokeForward(executor.get()));
-  }
+  RETURN_IF_ERROR(host_->LoadWeights(shown));
   auto built = tokenizer.get();
   if (!built.ok()) return built.status().Annotate("tokenizer");
   tokenizer_ = std::move(*built);
-  RETURN_IF_ERROR(alone ? StartInline(opened, std::move(executor)) : StartReplicas(opened, shown));
-  api_->SetModel({.engine = alone ? client_.get() : replicas_.get(),
+  RETURN_IF_ERROR(StartEngine(defaults, shown));
+  api_->SetModel({.engine = host_->client(),
                   .tokenizer = tokenizer_.get(),
                   .chat_template = template_.get(),
-                  .defaults = std::move(opened.defaults),
-                  .vocab_size = static_cast<int32_t>(opened.vocab_size)});
+                  .defaults = std::move(defaults),
+                  .vocab_size = vocab_size});
   spdlog::info("ready on http://{}:{} after {:.2f} s ({}, {}, KV cache {})", flags_.host, port(),
-               SecondsBetween(start, SteadyClock::now()), opened.settings.split.ToString(),
+               SecondsBetween(start, SteadyClock::now()), host_->settings().split.ToString(),
                IsaName(rank.isa), CacheTypeName(rank.kv_shape.dtype));
   return OkStatus();
 }
 
-EngineConfig Service::EngineConfigOf(const Opened& opened) const {
-  EngineConfig config = flags_.Engine(opened.plan);
-  config.eos_token_ids = opened.defaults.eos_token_ids;
+Status Service::StartEngine(const GenerationDefaults& defaults, const LoadProgress& progress) {
+  EngineConfig config = flags_.Engine(host_->plan());
+  config.eos_token_ids = defaults.eos_token_ids;
   if (config.eos_token_ids.empty() && tokenizer_->eos_id()) {
     config.eos_token_ids = {*tokenizer_->eos_id()};
   }
-  return config;
-}
-
-EngineObserver* Service::AttachMetrics(const Opened& opened, const EngineConfig& config) {
-  return metrics_->AttachModel(
-      {.model_name = flags_.server.served_model_names.front(),
-       .max_model_len = config.max_model_len,
-       .block_size = config.block_size,
-       .num_blocks = config.num_blocks,
-       .max_concurrency = opened.plan.sizing.MaxConcurrency(config.block_size),
-       .cache_dtype = CacheTypeName(opened.plan.executor.kv_shape.dtype),
-       .enable_prefix_caching = config.enable_prefix_caching,
-       .gpu_memory_utilization = flags_.model.gpu_memory_utilization,
-       .kv_cache_memory_bytes = opened.plan.sizing.kv_bytes});
-}
-
-Status Service::StartInline(const Opened& opened, std::unique_ptr<InlineExecutor> executor) {
-  const EngineConfig config = EngineConfigOf(opened);
-  EngineObserver* observer = AttachMetrics(opened, config);
-  engine_ = std::make_unique<Engine>(
-      config, std::move(executor),
+  return host_->Start(
+      config,
       [api = api_.get()](std::vector<SequenceOutput>&& outputs) {
         api->OnOutputs(std::move(outputs));
       },
-      observer);
-  client_ = MakeEngineClient(engine_.get());
-  return OkStatus();
+      AttachMetrics(config), progress);
 }
 
-Status Service::StartReplicas(const Opened& opened, const LoadProgress& progress) {
-  const EngineConfig config = EngineConfigOf(opened);
-  ASSIGN_OR_RETURN(const CpuTopology topology, ReadCpuTopology());
-  const auto orders = MakeOrders({.model_path = opened.path,
-                                  .settings = opened.settings,
-                                  .engine = config,
-                                  .log_level = flags_.log_level,
-                                  .log_format = flags_.log_format},
-                                 opened.plan, topology);
-  ReplicaOptions options;
-  options.world = WorldFor(opened.plan);
-  // Peers are as patient as the supervisor, who sees stops and deaths at once.
-  options.world.deadline_ms = static_cast<uint32_t>(options.watch.hang_deadline.count());
-  replicas_ = std::make_unique<ReplicaSet>(
-      orders, options,
-      [api = api_.get()](std::vector<SequenceOutput>&& outputs) {
-        api->OnOutputs(std::move(outputs));
-      },
-      std::vector<EngineObserver*>{AttachMetrics(opened, config)});
-  // Loading takes as long as it goes on: a replica without progress for its start_deadline
-  // (launch/replica_watch.h) ends the wait.
-  return replicas_->Start(progress, TimePoint::max());
+EngineObserver* Service::AttachMetrics(const EngineConfig& config) {
+  const ModelPlan& plan = host_->plan();
+  return metrics_->AttachModel({.model_name = flags_.server.served_model_names.front(),
+                                .max_model_len = config.max_model_len,
+                                .block_size = config.block_size,
+                                .num_blocks = config.num_blocks,
+                                .max_concurrency = plan.sizing.MaxConcurrency(config.block_size),
+                                .cache_dtype = CacheTypeName(plan.executor.kv_shape.dtype),
+                                .enable_prefix_caching = config.enable_prefix_caching,
+                                .gpu_memory_utilization = flags_.model.gpu_memory_utilization,
+                                .kv_cache_memory_bytes = plan.sizing.kv_bytes});
 }
 
-Status Service::death() const {
-  if (replicas_) return replicas_->death();
-  return engine_ ? engine_->health() : OkStatus();
-}
+Status Service::death() const { return host_ ? host_->death() : OkStatus(); }
 
 void Service::LogBill() const {
-  if (!replicas_) return;
-  std::string text = BillText(replicas_->bill(), replicas_->stats().generation_tokens);
+  if (!host_ || host_->in_process() || host_->client() == nullptr) return;
+  const EngineClient& engine = *host_->client();
+  std::string text = BillText(engine.bill(), engine.stats().generation_tokens);
   text.pop_back();  // the last line's end is the log's
   spdlog::info("the bill, all ranks together\n{}", text);
 }

@@ -1,6 +1,6 @@
 #pragma once
 // Service: a model served over HTTP: what cleave serve runs, and cleave chat MODEL. One rank runs
-// in this process, several in processes of their own (launch/).
+// in this process, several in processes of their own (cli/engine_host.h).
 //
 // Owner: the verb. Start listens, Load brings the model up (another thread may call it, once),
 // Drain and the destructor end it. Everything accepted ends: complete, or with an explicit error.
@@ -10,10 +10,9 @@
 #include <memory>
 
 #include "base/status.h"
+#include "cli/engine_host.h"
 #include "cli/serve_flags.h"
-#include "engine/engine.h"
 #include "http/api.h"
-#include "launch/replica_set.h"
 #include "metrics/metrics.h"
 
 namespace cleave {
@@ -44,11 +43,8 @@ class Service {
   Service(const ServeFlags& flags, std::unique_ptr<ServerMetrics> metrics)
       : flags_(flags), metrics_(std::move(metrics)) {}
   Status LoadTemplate(const Checkpoint& checkpoint);
-  struct Opened;  // what Load knows of the model before it is up
-  Status StartInline(const Opened& opened, std::unique_ptr<InlineExecutor> executor);
-  Status StartReplicas(const Opened& opened, const LoadProgress& progress);
-  [[nodiscard]] EngineConfig EngineConfigOf(const Opened& opened) const;
-  EngineObserver* AttachMetrics(const Opened& opened, const EngineConfig& config);
+  Status StartEngine(const GenerationDefaults& defaults, const LoadProgress& progress);
+  EngineObserver* AttachMetrics(const EngineConfig& config);
 
   const ServeFlags flags_;
   // In the order of who outlives whom.
@@ -56,9 +52,7 @@ class Service {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<jinja::Template> template_;
   std::unique_ptr<Api> api_;
-  std::unique_ptr<Engine> engine_;  // of one rank
-  std::unique_ptr<EngineClient> client_;
-  std::unique_ptr<ReplicaSet> replicas_;  // of several
+  std::unique_ptr<EngineHost> host_;
 };
 
 }  // namespace cleave
