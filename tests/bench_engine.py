@@ -61,7 +61,7 @@ def check_text(binary, model):
     done = bench(binary, model, "-dp", "2", "-pp", "2", "--threads", "1", "--batch", "4")
     assert done.returncode == 0, done
     for part in (
-        "dp=2 pp=2 tp=1 ep=1 cp=1, 1 thread a rank",
+        "dp=2 pp=2 tp=1 ep=1 cp=1 ",
         "40 prompt and 6 output tokens, medians of 2",
         "the same tokens in every run",
         "the bill of dp=2 pp=2",
