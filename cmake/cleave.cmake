@@ -1,7 +1,8 @@
 # One target per folder, its dependencies named; tests and benchmarks stand beside the code.
 #
 #   cleave_library(NAME base SOURCES a.cc b.cc DEPS fmt::fmt cleave_tensor)
-#   cleave_test(NAME base SOURCES a_test.cc DEPS cleave_base [LABELS full])   label quick unless said
+#   cleave_test(NAME base SOURCES a_test.cc DEPS cleave_base [LABELS full] [SERIAL])
+#     label quick unless said; SERIAL: no threads meet in it, so ThreadSanitizer has nothing to see
 #   cleave_bench(NAME kernels SOURCES matmul_bench.cc DEPS cleave_kernels)
 
 find_package(Threads REQUIRED)
@@ -29,7 +30,7 @@ function(cleave_test)
   if(NOT CLEAVE_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL" "NAME" "SOURCES;DEPS;LABELS" ${ARGN})
   find_package(GTest REQUIRED)
   add_executable(${ARG_NAME}_test ${ARG_SOURCES})
   target_link_libraries(${ARG_NAME}_test PRIVATE cleave_options ${ARG_DEPS} GTest::gtest
@@ -38,6 +39,9 @@ function(cleave_test)
                              CLEAVE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   if(NOT ARG_LABELS)
     set(ARG_LABELS quick)
+  endif()
+  if(ARG_SERIAL)
+    list(APPEND ARG_LABELS serial)
   endif()
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME}_test)
   set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)

@@ -51,13 +51,13 @@ quick_tests() { step "quick tests" tests dev -L quick; }
 sanitized() {
   local preset=$1 flags=$2
   step "build $preset ($flags)" configure_and_build "$preset" "-DCLEAVE_SANITIZE=$flags"
-  step "quick tests under $flags" tests "$preset" -L quick
+  step "quick tests under $flags" tests "$preset" -L quick "${@:3}"
   step "soak under $flags" soak "$preset" 15 --sanitized
 }
 
 sanitizers() {
   sanitized asan address,undefined
-  sanitized tsan thread
+  sanitized tsan thread -LE serial
 }
 
 mkdir -p build

@@ -9,8 +9,8 @@ cleave_library(NAME decoder
           split_executor.cc
   DEPS cleave_base cleave_tensor cleave_kernels cleave_comm cleave_format cleave_host cleave_split
        fmt::fmt)
-cleave_test(NAME sizing SOURCES sizing_test.cc DEPS cleave_decoder)
-cleave_test(NAME ep_routes SOURCES forward/ep_routes_test.cc DEPS cleave_decoder)
+cleave_test(SERIAL NAME sizing SOURCES sizing_test.cc DEPS cleave_decoder)
+cleave_test(SERIAL NAME ep_routes SOURCES forward/ep_routes_test.cc DEPS cleave_decoder)
 
 add_library(cleave_greedy_batch STATIC greedy_batch.cc)
 target_link_libraries(cleave_greedy_batch PUBLIC cleave_decoder)
@@ -18,4 +18,4 @@ cleave_test(NAME reference SOURCES reference_test.cc DEPS cleave_greedy_batch LA
 if(TARGET reference_test)  # two threads of a rank want both cores
   set_tests_properties(reference PROPERTIES TIMEOUT 1500 RUN_SERIAL TRUE)
 endif()
-cleave_test(NAME plan_message SOURCES plan_message_test.cc DEPS cleave_decoder)
+cleave_test(SERIAL NAME plan_message SOURCES plan_message_test.cc DEPS cleave_decoder)

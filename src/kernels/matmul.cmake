@@ -6,11 +6,11 @@ cleave_isa_sources(avx512bf16 matmul_avx512bf16.cc)
 # Loops over plain arrays that only vectorise at this level; the arithmetic is spelled out.
 set_source_files_properties(matmul.cc matmul_scalar.cc packed_matrix.cc weight_block.cc PROPERTIES
                             COMPILE_OPTIONS "-O3")
-cleave_test(NAME act_wire SOURCES act_wire_test.cc DEPS cleave_kernels)
+cleave_test(SERIAL NAME act_wire SOURCES act_wire_test.cc DEPS cleave_kernels)
 cleave_test(NAME isa SOURCES isa_test.cc DEPS cleave_kernels)
-cleave_test(NAME k_plan SOURCES k_plan_test.cc DEPS cleave_kernels)
+cleave_test(SERIAL NAME k_plan SOURCES k_plan_test.cc DEPS cleave_kernels)
 cleave_test(NAME thread_pool SOURCES thread_pool_test.cc DEPS cleave_kernels)
-cleave_test(NAME matmul SOURCES matmul_test.cc matmul_row_test.cc matmul_terms_test.cc
+cleave_test(SERIAL NAME matmul SOURCES matmul_test.cc matmul_row_test.cc matmul_terms_test.cc
                            packed_matrix_test.cc
             DEPS cleave_kernels)
 cleave_bench(NAME matmul SOURCES matmul_bench.cc DEPS cleave_kernels)
