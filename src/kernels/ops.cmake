@@ -18,11 +18,11 @@ cleave_test(SERIAL NAME attention_bins SOURCES attention_bins_test.cc DEPS cleav
 cleave_test(SERIAL NAME attention SOURCES attention_test.cc attention_test_support.cc DEPS
 cleave_kernels)
 cleave_test(SERIAL NAME attention_partial SOURCES attention_partial_test.cc
-attention_test_support.cc
+            attention_test_support.cc
             DEPS cleave_kernels)
 cleave_test(SERIAL NAME exp2_sweep SOURCES exp2_sweep_test.cc DEPS cleave_kernels)
-cleave_test(SERIAL NAME exp2_sweep_full SOURCES exp2_sweep_test.cc DEPS cleave_kernels LABELS
-full)
+cleave_test(SERIAL NAME exp2_sweep_full SOURCES exp2_sweep_test.cc DEPS cleave_kernels 
+            LABELS full)
 if(CLEAVE_BUILD_TESTS)
   target_compile_definitions(exp2_sweep_test PRIVATE CLEAVE_EXP2_STRIDE=257)
   target_compile_definitions(exp2_sweep_full_test PRIVATE CLEAVE_EXP2_STRIDE=5)
