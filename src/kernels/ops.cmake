@@ -12,16 +12,16 @@ cleave_isa_sources(avx512 vector_ops_avx512.cc attention_avx512.cc logits_avx512
 cleave_test(SERIAL NAME math SOURCES math_test.cc DEPS cleave_kernels)
 cleave_test(SERIAL NAME vector_ops SOURCES vector_ops_test.cc DEPS cleave_kernels)
 cleave_test(SERIAL NAME logits SOURCES logits_test.cc DEPS cleave_kernels)
-cleave_test(SERIAL NAME moe SOURCES moe_test.cc moe_down_test.cc moe_fixture.cc DEPS
-cleave_kernels)
+cleave_test(SERIAL NAME moe SOURCES moe_test.cc moe_down_test.cc moe_fixture.cc
+            DEPS cleave_kernels)
 cleave_test(SERIAL NAME attention_bins SOURCES attention_bins_test.cc DEPS cleave_kernels)
-cleave_test(SERIAL NAME attention SOURCES attention_test.cc attention_test_support.cc DEPS
-cleave_kernels)
+cleave_test(SERIAL NAME attention SOURCES attention_test.cc attention_test_support.cc
+            DEPS cleave_kernels)
 cleave_test(SERIAL NAME attention_partial SOURCES attention_partial_test.cc
             attention_test_support.cc
             DEPS cleave_kernels)
 cleave_test(SERIAL NAME exp2_sweep SOURCES exp2_sweep_test.cc DEPS cleave_kernels)
-cleave_test(SERIAL NAME exp2_sweep_full SOURCES exp2_sweep_test.cc DEPS cleave_kernels 
+cleave_test(SERIAL NAME exp2_sweep_full SOURCES exp2_sweep_test.cc DEPS cleave_kernels
             LABELS full)
 if(CLEAVE_BUILD_TESTS)
   target_compile_definitions(exp2_sweep_test PRIVATE CLEAVE_EXP2_STRIDE=257)
