@@ -21,6 +21,7 @@ TIMEOUT_S = 1800
 SHORT = ["--prompt-tokens", "128", "--output-tokens", "64", "--batch", "1,32"]
 LONG = ["--prompt-tokens", "1600", "--output-tokens", "64", "--batch", "1,4"]
 TINY = ["--prompt-tokens", "64", "--output-tokens", "48", "--batch", "1,16"]
+TINY_REPEATS = 9  # a run takes milliseconds
 ROWS = [
     ("dp", ["-dp", "2"], False, SHORT),
     ("pp", ["-pp", "2"], False, SHORT),
@@ -38,7 +39,8 @@ HEAD = """\
 
 def measure(args, flags, model, sizes):
     command = [args.cleave, "bench", "engine", model, *flags, "--threads", "1"]
-    command += ["--against=-tp 1", "--repeats", str(args.repeats), "--json", *sizes]
+    repeats = args.repeats * TINY_REPEATS if sizes is TINY else args.repeats
+    command += ["--against=-tp 1", "--repeats", str(repeats), "--json", *sizes]
     print("splits-table: " + " ".join(command), file=sys.stderr, flush=True)
     done = subprocess.run(command, stdout=subprocess.PIPE, timeout=TIMEOUT_S, check=False)
     if done.returncode != 0:
