@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "engine/rank_runner.h"
 #include "kernels/isa.h"
@@ -38,37 +40,59 @@ uint64_t LeastNanos(uint64_t least, uint64_t start_ns) {
   return std::min(least, ProcessorNanos() - start_ns);
 }
 
+// A decoding step: every row one token of a sequence of its own, at the end of its context. Blocks
+// hold zeros, all but the last shared.
+struct DecodingStep {
+  explicit DecodingStep(uint32_t block_tokens) : blocks(kCostContext / block_tokens) {
+    for (uint32_t row = 0; row < kCostRows; ++row) {
+      std::vector<int32_t>& table = tables[row];
+      table.resize(blocks);
+      std::iota(table.begin(), table.end(), 0);
+      table.back() += static_cast<int32_t>(row);
+      sequences[row] = {.first_position = kCostContext - 1, .tokens = 1, .block_table = table};
+      wanted[row] = {.row = row, .use = RowUse::kHighest};
+    }
+  }
+  [[nodiscard]] ForwardBatch batch() const {
+    return {.token_ids = tokens, .sequences = sequences, .wanted = wanted};
+  }
+
+  uint32_t blocks;  // of a sequence
+  std::array<int32_t, kCostRows> tokens{};
+  std::array<std::vector<int32_t>, kCostRows> tables;
+  std::array<BatchSequence, kCostRows> sequences;
+  std::array<WantedRow, kCostRows> wanted;
+};
+
+RankOptions OptionsFor(const RankOptions& planned, const DecodingStep& step) {
+  RankOptions options = planned;
+  options.cpus.clear();
+  options.threads = 1;  // more would meet each other, and on a crowded machine wait
+  options.max_batch_tokens = options.max_sequences = kCostRows;
+  options.max_positions = kCostContext;
+  options.num_blocks = step.blocks + kCostRows;
+  return options;
+}
+
 }  // namespace
 
 Result<LayerCosts> MeasureCosts(std::unique_ptr<Checkpoint> checkpoint, const ModelPlan& plan) {
   const ScopedFpMode fp_mode;
   const ModelShape& shape = plan.layout.shape;
   ASSIGN_OR_RETURN(const Layout layout, FirstLayers(shape));
-  RankOptions options = plan.executor;
-  options.cpus.clear();
-  options.threads = 1;  // more would meet each other, and on a crowded machine wait
-  options.max_batch_tokens = options.max_sequences = kCostRows;
-  options.max_positions = options.kv_shape.block_tokens;
-  options.num_blocks = 1;
+  const DecodingStep step(plan.executor.kv_shape.block_tokens);
   ASSIGN_OR_RETURN(const std::unique_ptr<RankRunner> runner,
-                   RankRunner::Create(std::move(checkpoint), options, layout, 0, {}, nullptr));
-  const std::array<int32_t, kCostRows> tokens{};
-  const int32_t block = 0;
-  const BatchSequence sequence{
-      .first_position = 0, .tokens = kCostRows, .block_table = {&block, 1}};
-  std::array<WantedRow, kCostRows> wanted;
-  for (uint32_t row = 0; row < kCostRows; ++row) {
-    wanted[row] = {.row = row, .use = RowUse::kHighest};
-  }
+                   RankRunner::Create(std::move(checkpoint), OptionsFor(plan.executor, step),
+                                      layout, 0, {}, nullptr));
   uint64_t layers_ns = std::numeric_limits<uint64_t>::max();
   uint64_t head_ns = layers_ns;
   for (int run = 0; run < kRuns; ++run) {
     uint64_t start_ns = ProcessorNanos();
-    RETURN_IF_ERROR(
-        runner->Forward({.token_ids = tokens, .sequences = {&sequence, 1}, .wanted = {}}));
+    RETURN_IF_ERROR(runner->Forward(step.batch()));
     layers_ns = LeastNanos(layers_ns, start_ns);
     start_ns = ProcessorNanos();
-    RETURN_IF_ERROR(runner->Results(wanted, [](uint32_t, const RowResult&) { return OkStatus(); }));
+    RETURN_IF_ERROR(
+        runner->Results(step.wanted, [](uint32_t, const RowResult&) { return OkStatus(); }));
     head_ns = LeastNanos(head_ns, start_ns);
   }
   const double a_layer = static_cast<double>(layers_ns) / layout.ranks.front().layers.size();

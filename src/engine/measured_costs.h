@@ -14,10 +14,11 @@
 
 namespace cleave {
 
-// In nanoseconds of a decoding batch of kCostRows rows on one core, the least of several runs; the
-// head at most three times off its multiply-adds. `plan` is one of the checkpoint; its types are
-// used, its cut is not.
-inline constexpr uint32_t kCostRows = 8;
+// In nanoseconds of one core, for a decoding step of kCostRows sequences of kCostContext tokens,
+// the least of several runs; the head at most three times off its multiply-adds. `plan` is one of
+// the checkpoint; its types are used, its cut is not.
+inline constexpr uint32_t kCostRows = 16;
+inline constexpr uint32_t kCostContext = 256;
 Result<LayerCosts> MeasureCosts(std::unique_ptr<Checkpoint> checkpoint, const ModelPlan& plan);
 
 }  // namespace cleave
