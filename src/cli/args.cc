@@ -79,9 +79,9 @@ Status AppendConfigEntry(const std::string& path, const std::string& key, const 
     return ConfigError(path, value.Mark(), key + " needs a value or a list of values");
   }
   const std::string& text = value.Scalar();
-  if (text == "true" || text == "True") {
+  if (IsSameWord(text, "true")) {
     args->push_back(flag);
-  } else if (text == "false" || text == "False") {
+  } else if (IsSameWord(text, "false")) {
     args->push_back("--no-" + flag.substr(2));
   } else {
     AppendValue(flag, text, args);
@@ -181,6 +181,12 @@ Result<std::vector<std::string>> ReadConfigFile(const std::string& path) {
     return ConfigError(path, error.mark, error.msg);
   }
   return args;
+}
+
+bool IsSameWord(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](char x, char y) { return lower(x) == lower(y); });
 }
 
 Result<int64_t> ParseHumanInteger(std::string_view text) {

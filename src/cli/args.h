@@ -32,6 +32,9 @@ Status CheckFlags(std::span<const std::string> args, std::span<const std::string
 // become --flag and --no-flag, lists repeat the flag. Errors name file, line and column.
 Result<std::vector<std::string>> ReadConfigFile(const std::string& path);
 
+// Equal but for the case of ASCII letters, as words that flags take are compared.
+bool IsSameWord(std::string_view a, std::string_view b);
+
 // 4096, 8k (8000), 8K (8192), 1.5m, 2G … as vLLM reads integers; lower-case letters are decimal,
 // upper-case binary; an ending in "iB" or "B" is allowed.
 Result<int64_t> ParseHumanInteger(std::string_view text);

@@ -90,6 +90,23 @@ TEST(OptionTable, FillsFields) {
   EXPECT_TRUE(o.cache);
 }
 
+TEST(OptionTable, WordsAreTakenInAnyCase) {
+  for (const char* format : {"json", "JSON", "Json"}) {
+    Options o;
+    ASSERT_TRUE(ParseInto(&o, {"--format", format}).ok()) << format;
+    EXPECT_EQ(o.format, "json");  // as the rest of the program compares it
+  }
+  Options o;
+  o.length = 5;
+  ASSERT_TRUE(ParseInto(&o, {"--length=AUTO", "--enable-cache=False"}).ok());
+  EXPECT_FALSE(o.length.has_value());
+  EXPECT_FALSE(o.cache);
+  EXPECT_THAT(ParseInto(&o, {"--format=JSONL"}).message(),
+              HasSubstr("--format: 'JSONL' is not one of text, json"));
+  EXPECT_FALSE(IsSameWord("a", "ab"));
+  EXPECT_FALSE(IsSameWord("@", "`"));
+}
+
 TEST(OptionTable, RefusesWithTheFlagAndTheRange) {
   Options o;
   EXPECT_THAT(ParseInto(&o, {"--port", "70000"}).message(),

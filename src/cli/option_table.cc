@@ -97,11 +97,14 @@ void OptionTable::OneOf(const std::string& section, const std::string& flag,
   const std::string shown = fmt::format("{}", fmt::join(choices, "|"));
   app_->Row(section, flag, help, shown, *value,
             [flag, value, choices = std::move(choices)](const std::string& text) {
-              if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
+              const auto choice =
+                  std::find_if(choices.begin(), choices.end(),
+                               [&](const std::string& c) { return IsSameWord(c, text); });
+              if (choice == choices.end()) {
                 throw CLI::ValidationError(
                     flag, fmt::format("'{}' is not one of {}", text, fmt::join(choices, ", ")));
               }
-              *value = text;
+              *value = *choice;
             });
 }
 
@@ -118,7 +121,7 @@ void OptionTable::CountOrAuto(const std::string& section, const std::string& fla
   flags_.push_back(flag);
   app_->Row(section, flag, help, "N|auto", *value ? Shown(**value) : "auto",
             [=](const std::string& text) {
-              if (text == "auto" || text == "-1") {
+              if (IsSameWord(text, "auto") || text == "-1") {
                 value->reset();
               } else {
                 *value = CheckedCount(flag, text, least, most);
@@ -174,10 +177,11 @@ Status OptionTable::OpenSwitches(std::vector<std::string>* args) const {
     if (std::find(switches_.begin(), switches_.end(), on) == switches_.end()) continue;
     if (off) return InvalidArgument(flag + " takes no value");
     const std::string value = arg.substr(equals + 1);
-    if (value != "true" && value != "false") {
+    const bool yes = IsSameWord(value, "true");
+    if (!yes && !IsSameWord(value, "false")) {
       return InvalidArgument(fmt::format("{}: '{}' is not true or false", flag, value));
     }
-    arg = value == "true" ? flag : "--no-" + flag.substr(2);
+    arg = yes ? flag : "--no-" + flag.substr(2);
   }
   return OkStatus();
 }

@@ -36,6 +36,7 @@ class OptionTable {
   // May be given several times; the YAML file may hold a list.
   void TextList(const std::string& section, const std::string& flag, const std::string& help,
                 std::vector<std::string>* value);
+  // In any case of letters; the field gets the choice as it is spelled here.
   void OneOf(const std::string& section, const std::string& flag, const std::string& help,
              std::vector<std::string> choices, std::string* value);
   // A whole number, with unit letters (ParseHumanInteger), in [least, most].
