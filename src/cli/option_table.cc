@@ -14,12 +14,17 @@ namespace {
 
 constexpr std::string_view kConfigIs = "--config=";
 
+bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
 std::string Shown(int64_t value) { return std::to_string(value); }
 
 int64_t CheckedCount(const std::string& flag, const std::string& text, int64_t least,
                      int64_t most) {
   const Result<int64_t> value = ParseHumanInteger(text);
-  if (!value.ok()) throw CLI::ValidationError(flag, value.status().message());
+  if (!value.ok()) {
+    throw CLI::ValidationError(
+        flag, fmt::format("{}; {} to {} are taken", value.status().message(), least, most));
+  }
   if (*value < least || *value > most) {
     throw CLI::ValidationError(flag, fmt::format("{} is outside {} to {}", *value, least, most));
   }
@@ -200,6 +205,31 @@ Status OptionTable::ParseArgs(std::vector<std::string> args) {
   return OkStatus();
 }
 
+// Each entry is parsed by itself first, so that what is wrong with it names its place; then all are
+// parsed with the command line, which overrides them.
+Status OptionTable::AppendConfigFile(const std::string& path, std::vector<std::string>* all) {
+  ASSIGN_OR_RETURN(const std::vector<ConfigEntry> entries, ReadConfigFile(path));
+  for (const ConfigEntry& entry : entries) {
+    const std::vector<std::string> args = NormaliseArgs(entry.args, aliases_);
+    RETURN_IF_ERROR(ParseArgs(args).Annotate(entry.where));
+    all->insert(all->end(), args.begin(), args.end());
+    if (!args.empty()) places_[args[0].substr(0, args[0].find('='))] = entry.where;
+  }
+  return OkStatus();
+}
+
+Status OptionTable::NamePlace(const Status& status) const {
+  for (const auto& [flag, where] : places_) {
+    const std::string& message = status.message();
+    for (size_t at = message.find(flag); at != std::string::npos; at = message.find(flag, at + 1)) {
+      const size_t end = at + flag.size();
+      const bool longer = end < message.size() && (message[end] == '-' || IsLetter(message[end]));
+      if (!longer) return status.Annotate(where);
+    }
+  }
+  return status;
+}
+
 Result<OptionTable::Parsed> OptionTable::Parse(const std::vector<std::string>& args) {
   const std::vector<std::string> own = NormaliseArgs(args, aliases_);
   std::vector<std::string> all;
@@ -213,10 +243,11 @@ Result<OptionTable::Parsed> OptionTable::Parse(const std::vector<std::string>& a
       path = own[i + 1];
     }
     if (path.empty()) return InvalidArgument("--config needs a file name");
-    ASSIGN_OR_RETURN(const std::vector<std::string> from_file, ReadConfigFile(path));
-    const std::vector<std::string> more = NormaliseArgs(from_file, aliases_);
-    RETURN_IF_ERROR(CheckFlags(more, flags_, verb_).Annotate(path));
-    all.insert(all.end(), more.begin(), more.end());
+    RETURN_IF_ERROR(AppendConfigFile(path, &all));
+  }
+  for (const std::string& arg : own) {
+    if (arg == "--") break;
+    places_.erase(arg.substr(0, arg.find('=')));
   }
   all.insert(all.end(), own.begin(), own.end());
   try {
