@@ -217,7 +217,32 @@ TEST_F(ApiTest, ConcatenatedStreamEqualsTheWholeAnswer) {
   const auto events = Events(Post(kCompletions, "{" + fields + R"(,"stream":true})").body);
   EXPECT_EQ(JoinedText(events), whole["choices"][0]["text"]);
   EXPECT_EQ(whole["choices"][0]["text"],
-            "\xF0\x9F\x98\x80\xE2\x82\xAC\xEF\xBF\xBD\xEF\xBF\xBDSTOhello\xEF\xBF\xBD");
+            "\xF0\x9F\x98\x80\xE2\x82\xAC\xEF\xBF\xBD\xEF\xBF\xBDSTOhello");
+}
+
+// However an answer ends in the middle of a character, the character is left out of both kinds.
+TEST_F(ApiTest, AnAnswerCutInsideACharacterEndsBeforeIt) {
+  engine_.set_script([](const SequenceSpec& spec) {
+    if (spec.sampling.max_tokens == 3) {
+      return Steps(spec.id, {256, 0xE2, 0x82}, FinishReason::kLength);
+    }
+    return Steps(spec.id, {256, 0xE2, 0x82, kEos}, FinishReason::kStop);
+  });
+  Serve();
+  for (const int max_tokens : {3, 9}) {
+    for (const std::string path : {kChat, kCompletions}) {
+      const std::string fields =
+          std::string(kHi) + R"(,"prompt":"a","max_tokens":)" + std::to_string(max_tokens);
+      const Json whole = PostJson(path, fields);
+      const Json& choice = whole["choices"][0];
+      EXPECT_EQ(path == kChat ? choice["message"]["content"] : choice["text"], "hello");
+      EXPECT_EQ(choice["finish_reason"], max_tokens == 3 ? "length" : "stop");
+      EXPECT_EQ(whole["usage"]["completion_tokens"], max_tokens == 3 ? 3 : 4);
+      const auto events = Events(Post(path, "{" + fields + R"(,"stream":true})").body);
+      EXPECT_EQ(JoinedText(events), "hello");
+      EXPECT_EQ(events.back(), "[DONE]");
+    }
+  }
 }
 
 TEST_F(ApiTest, DrainLetsRunningStreamsFinish) {
