@@ -175,6 +175,52 @@ TEST_F(ApiTest, AStreamCutShortNeverLooksFinished) {
   }
 }
 
+// Its sequence is aborted at once; what it may still read ends with the reason.
+TEST_F(ApiTest, AStreamWhoseReaderIsTooSlowEndsWithAnError) {
+  options_.limits.stream_buffer_bytes = 64 << 10;
+  Serve();
+  RawClient client(api_->port());
+  client.ShrinkReceiveBuffer();
+  client.Send(PostText(kCompletions, R"({"prompt":"a","stream":true})"));
+  EmitUntilAborted();
+  EXPECT_TRUE(api_->WaitIdle(SteadyClock::now() + std::chrono::seconds(10)));
+  const RawResponse r = client.Read();
+  ASSERT_TRUE(r.complete);
+  auto events = Events(r.body);
+  EXPECT_THAT(events.back(), HasSubstr("its reader fell more than 65536 bytes behind"));
+  EXPECT_THAT(events.back(), HasSubstr(R"("code":503)"));
+  events.pop_back();
+  EXPECT_EQ(JoinedText(events).size(), events.size() * 5000);  // none is missing before it
+  EXPECT_THAT(r.body, Not(HasSubstr("[DONE]")));
+  EXPECT_THAT(r.body, Not(HasSubstr(R"("finish_reason":")")));
+  EXPECT_THAT(Get("/metrics").body, HasSubstr("cleave_http_slow_readers_total 1\n"));
+}
+
+TEST_F(ApiTest, AStreamThatNobodyReadsIsReset) {
+  options_.limits.stream_buffer_bytes = 64 << 10;
+  options_.limits.write_timeout = std::chrono::milliseconds(150);
+  Serve();
+  RawClient client(api_->port());
+  client.ShrinkReceiveBuffer();
+  client.Send(PostText(kCompletions, R"({"prompt":"a","stream":true})"));
+  EmitUntilAborted();
+  EXPECT_TRUE(api_->WaitIdle(SteadyClock::now() + std::chrono::seconds(10)));
+  const TimePoint deadline = SteadyClock::now() + std::chrono::seconds(10);
+  std::string metrics;  // of the one connection that asks for them
+  do {
+    metrics = Get("/metrics").body;
+  } while (metrics.find("cleave_http_connections 1\n") == std::string::npos &&
+           SteadyClock::now() < deadline);
+  EXPECT_THAT(metrics, HasSubstr("cleave_http_connections 1\n"));
+  const RawResponse r = client.Read();
+  EXPECT_EQ(r.status, 200);
+  EXPECT_FALSE(r.complete);
+  EXPECT_TRUE(client.reset());
+  for (const char* end : {"[DONE]", R"("finish_reason":")", "error"}) {
+    EXPECT_THAT(r.body, Not(HasSubstr(end)));
+  }
+}
+
 TEST_F(ApiTest, RefusalsOfTheEngineBecomeAnswers) {
   Serve();
   engine_.Refuse(ResourceExhausted("the queue is full; see --max-num-queued-tokens"));
