@@ -54,8 +54,12 @@ std::string Nearest(std::string_view flag, std::span<const std::string> known) {
   return best;
 }
 
+std::string Place(const std::string& path, const YAML::Mark& mark) {
+  return mark.is_null() ? path : fmt::format("{}:{}:{}", path, mark.line + 1, mark.column + 1);
+}
+
 Status ConfigError(const std::string& path, const YAML::Mark& mark, std::string_view what) {
-  return InvalidArgument(fmt::format("{}:{}:{}: {}", path, mark.line + 1, mark.column + 1, what));
+  return InvalidArgument(fmt::format("{}: {}", Place(path, mark), what));
 }
 
 // "--flag=value", so that a value is never taken for a flag; an empty one needs its own argument.
@@ -79,9 +83,9 @@ Status AppendConfigEntry(const std::string& path, const std::string& key, const 
     return ConfigError(path, value.Mark(), key + " needs a value or a list of values");
   }
   const std::string& text = value.Scalar();
-  if (text == "true" || text == "True") {
+  if (IsSameWord(text, "true")) {
     args->push_back(flag);
-  } else if (text == "false" || text == "False") {
+  } else if (IsSameWord(text, "false")) {
     args->push_back("--no-" + flag.substr(2));
   } else {
     AppendValue(flag, text, args);
@@ -106,18 +110,21 @@ Result<std::string> ReadConfigText(const std::string& path) {
 }
 
 Status AppendConfig(const std::string& path, const YAML::Node& root,
-                    std::vector<std::string>* args) {
+                    std::vector<ConfigEntry>* entries) {
   std::set<std::string> seen;
   for (const auto& entry : root) {
     const YAML::Mark mark = entry.first.Mark();
     if (!entry.first.IsScalar()) return ConfigError(path, mark, "a flag name must be plain text");
     std::string key = entry.first.Scalar();
     std::replace(key.begin(), key.end(), '_', '-');
+    if (key.empty()) return ConfigError(path, mark, "a flag has a name");
     if (key == "config" || key == "help") {
       return ConfigError(path, mark, key + " belongs on the command line, not in a config file");
     }
     if (!seen.insert(key).second) return ConfigError(path, mark, key + " is given twice");
-    RETURN_IF_ERROR(AppendConfigEntry(path, key, entry.second, args));
+    ConfigEntry read{.where = Place(path, entry.second.Mark()), .args = {}};
+    RETURN_IF_ERROR(AppendConfigEntry(path, key, entry.second, &read.args));
+    entries->push_back(std::move(read));
   }
   return OkStatus();
 }
@@ -169,18 +176,24 @@ Status CheckFlags(std::span<const std::string> args, std::span<const std::string
   return OkStatus();
 }
 
-Result<std::vector<std::string>> ReadConfigFile(const std::string& path) {
-  std::vector<std::string> args;
+Result<std::vector<ConfigEntry>> ReadConfigFile(const std::string& path) {
+  std::vector<ConfigEntry> entries;
   ASSIGN_OR_RETURN(const std::string text, ReadConfigText(path));
   try {
     const YAML::Node root = YAML::Load(text);
-    if (root.IsNull()) return args;
+    if (root.IsNull()) return entries;
     if (!root.IsMap()) return ConfigError(path, root.Mark(), "expected a mapping of flags");
-    RETURN_IF_ERROR(AppendConfig(path, root, &args));
+    RETURN_IF_ERROR(AppendConfig(path, root, &entries));
   } catch (const YAML::Exception& error) {
     return ConfigError(path, error.mark, error.msg);
   }
-  return args;
+  return entries;
+}
+
+bool IsSameWord(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](char x, char y) { return lower(x) == lower(y); });
 }
 
 Result<int64_t> ParseHumanInteger(std::string_view text) {

@@ -28,9 +28,18 @@ std::vector<std::string> NormaliseArgs(std::span<const std::string> args,
 Status CheckFlags(std::span<const std::string> args, std::span<const std::string> known,
                   std::string_view verb);
 
-// A YAML mapping of long flag names (dashes or underscores) to values, as arguments. true and false
+// One flag of a YAML file: "file:line:column" of its value, and the arguments it stands for.
+struct ConfigEntry {
+  std::string where;
+  std::vector<std::string> args;
+};
+
+// A YAML mapping of long flag names (dashes or underscores) to values, in order. true and false
 // become --flag and --no-flag, lists repeat the flag. Errors name file, line and column.
-Result<std::vector<std::string>> ReadConfigFile(const std::string& path);
+Result<std::vector<ConfigEntry>> ReadConfigFile(const std::string& path);
+
+// Equal but for the case of ASCII letters, as words that flags take are compared.
+bool IsSameWord(std::string_view a, std::string_view b);
 
 // 4096, 8k (8000), 8K (8192), 1.5m, 2G … as vLLM reads integers; lower-case letters are decimal,
 // upper-case binary; an ending in "iB" or "B" is allowed.

@@ -90,6 +90,23 @@ TEST(OptionTable, FillsFields) {
   EXPECT_TRUE(o.cache);
 }
 
+TEST(OptionTable, WordsAreTakenInAnyCase) {
+  for (const char* format : {"json", "JSON", "Json"}) {
+    Options o;
+    ASSERT_TRUE(ParseInto(&o, {"--format", format}).ok()) << format;
+    EXPECT_EQ(o.format, "json");  // as the rest of the program compares it
+  }
+  Options o;
+  o.length = 5;
+  ASSERT_TRUE(ParseInto(&o, {"--length=AUTO", "--enable-cache=False"}).ok());
+  EXPECT_FALSE(o.length.has_value());
+  EXPECT_FALSE(o.cache);
+  EXPECT_THAT(ParseInto(&o, {"--format=JSONL"}).message(),
+              HasSubstr("--format: 'JSONL' is not one of text, json"));
+  EXPECT_FALSE(IsSameWord("a", "ab"));
+  EXPECT_FALSE(IsSameWord("@", "`"));
+}
+
 TEST(OptionTable, RefusesWithTheFlagAndTheRange) {
   Options o;
   EXPECT_THAT(ParseInto(&o, {"--port", "70000"}).message(),
@@ -133,6 +150,49 @@ TEST(OptionTable, RefusesAConfigFileThatIsNone) {
   EXPECT_THAT(ParseInto(&o, {"--config", testing::TempDir()}).message(),
               HasSubstr("cannot be read"));
   EXPECT_THAT(ParseInto(&o, {"--config="}).message(), HasSubstr("needs a file name"));
+}
+
+TEST(OptionTable, AWrongValueInAConfigFileNamesItsPlaceItsKeyAndWhatIsTaken) {
+  const std::string path = testing::TempDir() + "/args_values.yaml";
+  const auto message = [&](const std::string& text) {
+    std::ofstream(path) << text;
+    Options o;
+    return ParseInto(&o, {"--config", path}).message();
+  };
+  EXPECT_EQ(message("host: a\nport: abc\n"),
+            path +
+                ":2:7: --port: 'abc' is not a whole number; write 4096, 8k (8000), 8K (8192), "
+                "1.5G or 2GiB; 0 to 65535 are taken");
+  EXPECT_EQ(message("port: 70000\n"), path + ":1:7: --port: 70000 is outside 0 to 65535");
+  EXPECT_EQ(message("format: xml\n"), path + ":1:9: --format: 'xml' is not one of text, json");
+  EXPECT_EQ(message("share: 2\n"), path + ":1:8: --share: '2' is not a number in 0 to 1");
+  EXPECT_EQ(message("\nenable_cache: 3\n"),
+            path + ":2:15: --enable-cache: '3' is not true or false");
+  EXPECT_EQ(message("api-key: [a, '']\n"), path + ":1:10: --api-key: must not be empty");
+  EXPECT_THAT(message("hots: a\n"), HasSubstr(path + ":1:7: unknown flag --hots; did you mean"));
+  EXPECT_THAT(message("'': ''\n"), HasSubstr(path + ":1:1: a flag has a name"));
+  // Also where the command line has a better one.
+  std::ofstream(path) << "port: abc\n";
+  Options o;
+  EXPECT_THAT(ParseInto(&o, {"--port", "1", "--config", path}).message(), HasSubstr(path + ":1:7"));
+}
+
+TEST(OptionTable, AnErrorFoundLaterNamesThePlaceOfItsFlag) {
+  const std::string path = testing::TempDir() + "/args_later.yaml";
+  std::ofstream(path) << "host: h\nport: 7\n";
+  Options o;
+  OptionTable table("serve", "Serve.");
+  table.Text("Server", "--host", "address", &o.host);
+  table.Count("Server", "--port", "port", 0, 65535, &o.port);
+  ASSERT_TRUE(table.Parse({"--config", path, "--host", "mine"}).ok());
+  const auto named = [&](const std::string& message) {
+    return table.NamePlace(InvalidArgument(message)).message();
+  };
+  EXPECT_EQ(named("--port 7 is taken"), path + ":2:7: --port 7 is taken");
+  EXPECT_EQ(named("choose another --port"), path + ":2:7: choose another --port");
+  EXPECT_EQ(named("--host mine: unknown"), "--host mine: unknown");
+  EXPECT_EQ(named("--port-range and --ports are odd"), "--port-range and --ports are odd");
+  EXPECT_TRUE(table.NamePlace(OkStatus()).ok());
 }
 
 TEST(OptionTable, ReadsAYamlFileThatTheCommandLineOverrides) {

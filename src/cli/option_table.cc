@@ -14,12 +14,17 @@ namespace {
 
 constexpr std::string_view kConfigIs = "--config=";
 
+bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
 std::string Shown(int64_t value) { return std::to_string(value); }
 
 int64_t CheckedCount(const std::string& flag, const std::string& text, int64_t least,
                      int64_t most) {
   const Result<int64_t> value = ParseHumanInteger(text);
-  if (!value.ok()) throw CLI::ValidationError(flag, value.status().message());
+  if (!value.ok()) {
+    throw CLI::ValidationError(
+        flag, fmt::format("{}; {} to {} are taken", value.status().message(), least, most));
+  }
   if (*value < least || *value > most) {
     throw CLI::ValidationError(flag, fmt::format("{} is outside {} to {}", *value, least, most));
   }
@@ -97,11 +102,14 @@ void OptionTable::OneOf(const std::string& section, const std::string& flag,
   const std::string shown = fmt::format("{}", fmt::join(choices, "|"));
   app_->Row(section, flag, help, shown, *value,
             [flag, value, choices = std::move(choices)](const std::string& text) {
-              if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
+              const auto choice =
+                  std::find_if(choices.begin(), choices.end(),
+                               [&](const std::string& c) { return IsSameWord(c, text); });
+              if (choice == choices.end()) {
                 throw CLI::ValidationError(
                     flag, fmt::format("'{}' is not one of {}", text, fmt::join(choices, ", ")));
               }
-              *value = text;
+              *value = *choice;
             });
 }
 
@@ -118,7 +126,7 @@ void OptionTable::CountOrAuto(const std::string& section, const std::string& fla
   flags_.push_back(flag);
   app_->Row(section, flag, help, "N|auto", *value ? Shown(**value) : "auto",
             [=](const std::string& text) {
-              if (text == "auto" || text == "-1") {
+              if (IsSameWord(text, "auto") || text == "-1") {
                 value->reset();
               } else {
                 *value = CheckedCount(flag, text, least, most);
@@ -174,10 +182,11 @@ Status OptionTable::OpenSwitches(std::vector<std::string>* args) const {
     if (std::find(switches_.begin(), switches_.end(), on) == switches_.end()) continue;
     if (off) return InvalidArgument(flag + " takes no value");
     const std::string value = arg.substr(equals + 1);
-    if (value != "true" && value != "false") {
+    const bool yes = IsSameWord(value, "true");
+    if (!yes && !IsSameWord(value, "false")) {
       return InvalidArgument(fmt::format("{}: '{}' is not true or false", flag, value));
     }
-    arg = value == "true" ? flag : "--no-" + flag.substr(2);
+    arg = yes ? flag : "--no-" + flag.substr(2);
   }
   return OkStatus();
 }
@@ -196,6 +205,31 @@ Status OptionTable::ParseArgs(std::vector<std::string> args) {
   return OkStatus();
 }
 
+// Each entry is parsed by itself first, so that what is wrong with it names its place; then all are
+// parsed with the command line, which overrides them.
+Status OptionTable::AppendConfigFile(const std::string& path, std::vector<std::string>* all) {
+  ASSIGN_OR_RETURN(const std::vector<ConfigEntry> entries, ReadConfigFile(path));
+  for (const ConfigEntry& entry : entries) {
+    const std::vector<std::string> args = NormaliseArgs(entry.args, aliases_);
+    RETURN_IF_ERROR(ParseArgs(args).Annotate(entry.where));
+    all->insert(all->end(), args.begin(), args.end());
+    if (!args.empty()) places_[args[0].substr(0, args[0].find('='))] = entry.where;
+  }
+  return OkStatus();
+}
+
+Status OptionTable::NamePlace(const Status& status) const {
+  for (const auto& [flag, where] : places_) {
+    const std::string& message = status.message();
+    for (size_t at = message.find(flag); at != std::string::npos; at = message.find(flag, at + 1)) {
+      const size_t end = at + flag.size();
+      const bool longer = end < message.size() && (message[end] == '-' || IsLetter(message[end]));
+      if (!longer) return status.Annotate(where);
+    }
+  }
+  return status;
+}
+
 Result<OptionTable::Parsed> OptionTable::Parse(const std::vector<std::string>& args) {
   const std::vector<std::string> own = NormaliseArgs(args, aliases_);
   std::vector<std::string> all;
@@ -209,10 +243,11 @@ Result<OptionTable::Parsed> OptionTable::Parse(const std::vector<std::string>& a
       path = own[i + 1];
     }
     if (path.empty()) return InvalidArgument("--config needs a file name");
-    ASSIGN_OR_RETURN(const std::vector<std::string> from_file, ReadConfigFile(path));
-    const std::vector<std::string> more = NormaliseArgs(from_file, aliases_);
-    RETURN_IF_ERROR(CheckFlags(more, flags_, verb_).Annotate(path));
-    all.insert(all.end(), more.begin(), more.end());
+    RETURN_IF_ERROR(AppendConfigFile(path, &all));
+  }
+  for (const std::string& arg : own) {
+    if (arg == "--") break;
+    places_.erase(arg.substr(0, arg.find('=')));
   }
   all.insert(all.end(), own.begin(), own.end());
   try {

@@ -12,6 +12,7 @@
 // Main thread. Fields outlive the table.
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,6 +37,7 @@ class OptionTable {
   // May be given several times; the YAML file may hold a list.
   void TextList(const std::string& section, const std::string& flag, const std::string& help,
                 std::vector<std::string>* value);
+  // In any case of letters; the field gets the choice as it is spelled here.
   void OneOf(const std::string& section, const std::string& flag, const std::string& help,
              std::vector<std::string> choices, std::string* value);
   // A whole number, with unit letters (ParseHumanInteger), in [least, most].
@@ -58,18 +60,23 @@ class OptionTable {
   // Handles --help (printed to standard output) and --config FILE, whose values the command line
   // overrides.
   Result<Parsed> Parse(const std::vector<std::string>& args);
+  // An error found later: where it names a flag whose value came from a config file, the place in
+  // that file stands before it.
+  [[nodiscard]] Status NamePlace(const Status& status) const;
   [[nodiscard]] const std::vector<std::string>& flags() const { return flags_; }
 
  private:
   struct App;
   Status OpenSwitches(std::vector<std::string>* args) const;
   Status ParseArgs(std::vector<std::string> args);
+  Status AppendConfigFile(const std::string& path, std::vector<std::string>* all);
 
   std::string verb_;
   std::unique_ptr<App> app_;
   std::vector<std::string> flags_;     // every long spelling
   std::vector<std::string> switches_;  // their positive spellings
   std::vector<FlagAlias> aliases_;
+  std::map<std::string, std::string> places_;  // of flags that config files set, unless overridden
   std::string config_path_;
 };
 

@@ -61,7 +61,7 @@ struct Loaded {
 
 // Loads beside the signal loop, so that SIGTERM ends a long load too. A signal that comes when the
 // server has just turned ready is kept for the drain: requests may have been accepted.
-Loaded LoadUnderSignals(Service* service, const Signals& signals) {
+Loaded LoadUnderSignals(Service* service, const Signals& signals, const OptionTable& table) {
   std::atomic<bool> done{false};
   Status status;
   std::thread loader([&] {
@@ -83,7 +83,7 @@ Loaded LoadUnderSignals(Service* service, const Signals& signals) {
     loaded.stop_asked = true;
   }
   loader.join();
-  if (!status.ok()) loaded.exit_code = Fail(status);
+  if (!status.ok()) loaded.exit_code = Fail(table.NamePlace(status));
   return loaded;
 }
 
@@ -139,13 +139,13 @@ int RunServe(const std::vector<std::string>& args) {
   if (!path.ok()) return Fail(path.status());
   if (flags.dry_run) {
     const Status status = DryRun(flags, *path);
-    return status.ok() ? 0 : Fail(status);
+    return status.ok() ? 0 : Fail(table.NamePlace(status));
   }
 
   const Signals signals;
   auto service = Service::Start(flags);
-  if (!service.ok()) return Fail(service.status());
-  const Loaded loaded = LoadUnderSignals(service->get(), signals);
+  if (!service.ok()) return Fail(table.NamePlace(service.status()));
+  const Loaded loaded = LoadUnderSignals(service->get(), signals, table);
   if (loaded.exit_code != 0) return loaded.exit_code;
   for (;;) {
     if (loaded.stop_asked || signals.Wait())

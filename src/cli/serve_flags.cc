@@ -76,7 +76,7 @@ void ServeFlags::AddTo(OptionTable* table) {
 
   const std::string log = "Logging";
   table->OneOf(log, "--log-level", "Least severity shown",
-               {"trace", "debug", "info", "warning", "error"}, &log_level);
+               {"trace", "debug", "info", "warning", "error", "critical"}, &log_level);
   table->OneOf(log, "--log-format", "Lines for people, or one JSON object each", {"text", "json"},
                &log_format);
   table->Switch(log, "--access-log", "A line for each request", &access_log);

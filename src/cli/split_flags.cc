@@ -12,7 +12,7 @@ constexpr int64_t kMostRanks = 4096;
 // "3,1" as numbers; empty for "" and "auto".
 Result<std::vector<uint32_t>> ParseList(const char* flag, const std::string& text) {
   std::vector<uint32_t> list;
-  if (text.empty() || text == "auto") return list;
+  if (text.empty() || IsSameWord(text, "auto")) return list;
   const char* at = text.data();
   const char* const end = at + text.size();
   for (;;) {

@@ -175,6 +175,52 @@ TEST_F(ApiTest, AStreamCutShortNeverLooksFinished) {
   }
 }
 
+// Its sequence is aborted at once; what it may still read ends with the reason.
+TEST_F(ApiTest, AStreamWhoseReaderIsTooSlowEndsWithAnError) {
+  options_.limits.stream_buffer_bytes = 64 << 10;
+  Serve();
+  RawClient client(api_->port());
+  client.ShrinkReceiveBuffer();
+  client.Send(PostText(kCompletions, R"({"prompt":"a","stream":true})"));
+  EmitUntilAborted();
+  EXPECT_TRUE(api_->WaitIdle(SteadyClock::now() + std::chrono::seconds(10)));
+  const RawResponse r = client.Read();
+  ASSERT_TRUE(r.complete);
+  auto events = Events(r.body);
+  EXPECT_THAT(events.back(), HasSubstr("its reader fell more than 65536 bytes behind"));
+  EXPECT_THAT(events.back(), HasSubstr(R"("code":503)"));
+  events.pop_back();
+  EXPECT_EQ(JoinedText(events).size(), events.size() * 5000);  // none is missing before it
+  EXPECT_THAT(r.body, Not(HasSubstr("[DONE]")));
+  EXPECT_THAT(r.body, Not(HasSubstr(R"("finish_reason":")")));
+  EXPECT_THAT(Get("/metrics").body, HasSubstr("cleave_http_slow_readers_total 1\n"));
+}
+
+TEST_F(ApiTest, AStreamThatNobodyReadsIsReset) {
+  options_.limits.stream_buffer_bytes = 64 << 10;
+  options_.limits.write_timeout = std::chrono::milliseconds(150);
+  Serve();
+  RawClient client(api_->port());
+  client.ShrinkReceiveBuffer();
+  client.Send(PostText(kCompletions, R"({"prompt":"a","stream":true})"));
+  EmitUntilAborted();
+  EXPECT_TRUE(api_->WaitIdle(SteadyClock::now() + std::chrono::seconds(10)));
+  const TimePoint deadline = SteadyClock::now() + std::chrono::seconds(10);
+  std::string metrics;  // of the one connection that asks for them
+  do {
+    metrics = Get("/metrics").body;
+  } while (metrics.find("cleave_http_connections 1\n") == std::string::npos &&
+           SteadyClock::now() < deadline);
+  EXPECT_THAT(metrics, HasSubstr("cleave_http_connections 1\n"));
+  const RawResponse r = client.Read();
+  EXPECT_EQ(r.status, 200);
+  EXPECT_FALSE(r.complete);
+  EXPECT_TRUE(client.reset());
+  for (const char* end : {"[DONE]", R"("finish_reason":")", "error"}) {
+    EXPECT_THAT(r.body, Not(HasSubstr(end)));
+  }
+}
+
 TEST_F(ApiTest, RefusalsOfTheEngineBecomeAnswers) {
   Serve();
   engine_.Refuse(ResourceExhausted("the queue is full; see --max-num-queued-tokens"));
@@ -217,7 +263,32 @@ TEST_F(ApiTest, ConcatenatedStreamEqualsTheWholeAnswer) {
   const auto events = Events(Post(kCompletions, "{" + fields + R"(,"stream":true})").body);
   EXPECT_EQ(JoinedText(events), whole["choices"][0]["text"]);
   EXPECT_EQ(whole["choices"][0]["text"],
-            "\xF0\x9F\x98\x80\xE2\x82\xAC\xEF\xBF\xBD\xEF\xBF\xBDSTOhello\xEF\xBF\xBD");
+            "\xF0\x9F\x98\x80\xE2\x82\xAC\xEF\xBF\xBD\xEF\xBF\xBDSTOhello");
+}
+
+// However an answer ends in the middle of a character, the character is left out of both kinds.
+TEST_F(ApiTest, AnAnswerCutInsideACharacterEndsBeforeIt) {
+  engine_.set_script([](const SequenceSpec& spec) {
+    if (spec.sampling.max_tokens == 3) {
+      return Steps(spec.id, {256, 0xE2, 0x82}, FinishReason::kLength);
+    }
+    return Steps(spec.id, {256, 0xE2, 0x82, kEos}, FinishReason::kStop);
+  });
+  Serve();
+  for (const int max_tokens : {3, 9}) {
+    for (const std::string path : {kChat, kCompletions}) {
+      const std::string fields =
+          std::string(kHi) + R"(,"prompt":"a","max_tokens":)" + std::to_string(max_tokens);
+      const Json whole = PostJson(path, fields);
+      const Json& choice = whole["choices"][0];
+      EXPECT_EQ(path == kChat ? choice["message"]["content"] : choice["text"], "hello");
+      EXPECT_EQ(choice["finish_reason"], max_tokens == 3 ? "length" : "stop");
+      EXPECT_EQ(whole["usage"]["completion_tokens"], max_tokens == 3 ? 3 : 4);
+      const auto events = Events(Post(path, "{" + fields + R"(,"stream":true})").body);
+      EXPECT_EQ(JoinedText(events), "hello");
+      EXPECT_EQ(events.back(), "[DONE]");
+    }
+  }
 }
 
 TEST_F(ApiTest, DrainLetsRunningStreamsFinish) {

@@ -55,6 +55,16 @@ class ApiTest : public ::testing::Test {
     engine_.set_script([=](const SequenceSpec& spec) { return Steps(spec.id, tokens, finish); });
   }
 
+  // The one sequence that runs goes on, 5000 letters a step, until it is aborted.
+  void EmitUntilAborted() {
+    ASSERT_TRUE(engine_.WaitSubmitted(1));
+    const SequenceId id = engine_.submitted()[0].id;
+    for (int i = 0; i < 5000 && engine_.aborted().empty(); ++i) {
+      engine_.Emit({Step(id, std::vector<int32_t>(1000, 256))});
+    }
+    ASSERT_TRUE(engine_.WaitAborted(id));
+  }
+
   RawResponse Post(std::string_view path, std::string_view body, std::string_view headers = {}) {
     return testing::Post(api_->port(), path, body, headers);
   }

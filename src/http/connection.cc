@@ -60,6 +60,10 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
   void AppendBody(std::string_view bytes);
   void EndAnswer();
   [[nodiscard]] bool chunks_allowed() const { return version_ >= 11; }
+  // One write may be of any size; what waits behind it may not.
+  [[nodiscard]] bool reader_is_behind() const {
+    return writing_ && out_.size() > core_->options.limits.stream_buffer_bytes;
+  }
 
  private:
   enum class Phase { kIdle, kHeader, kBody, kAnswer, kLinger, kClosed };
@@ -103,7 +107,7 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
   unsigned version_ = 11;
   bool close_ = false;        // after this answer
   bool answer_done_ = false;  // everything of it is queued
-  bool too_slow_ = false;     // the stream buffer is full
+  bool begun_ = false;        // its head is queued
   Framing framing_ = Framing::kLength;
   std::weak_ptr<Exchange> exchange_;
 
@@ -134,12 +138,16 @@ class Exchange final : public ResponseWriter {
     session_->BeginAnswer(head,
                           session_->chunks_allowed() ? Framing::kChunked : Framing::kUntilClose);
   }
-  void Write(std::string_view bytes) override {
-    if (!ended_ && started_) session_->AppendBody(bytes);
+  bool Write(std::string_view bytes) override {
+    if (ended_ || !started_) return true;
+    if (session_->reader_is_behind()) return false;
+    session_->AppendBody(bytes);
+    return true;
   }
-  void Finish() override {
+  void FinishWith(std::string_view last) override {
     if (ended_ || !started_) return;
     ended_ = true;
+    session_->AppendBody(last);
     session_->EndAnswer();
   }
   void Abort() override {
@@ -182,6 +190,7 @@ Session::Session(std::shared_ptr<Core> core, Tcp::socket socket)
 
 void Session::ReadNext() {
   phase_ = Phase::kIdle;
+  begun_ = false;
   answer_done_ = false;
   if (buffer_.size() == 0) {
     ArmRead(core_->options.limits.idle_timeout);
@@ -392,6 +401,7 @@ void Session::SendError(int status, std::string_view message) {
 
 void Session::BeginAnswer(const Response& response, Framing framing) {
   if (phase_ == Phase::kClosed) return;
+  begun_ = true;
   framing_ = framing;
   if (framing == Framing::kUntilClose || core_->draining) close_ = true;
   HeadOptions head;
@@ -403,17 +413,13 @@ void Session::BeginAnswer(const Response& response, Framing framing) {
 }
 
 void Session::AppendBody(std::string_view bytes) {
-  if (phase_ == Phase::kClosed || head_only_ || too_slow_) return;
+  if (phase_ == Phase::kClosed || head_only_) return;
   if (framing_ == Framing::kChunked) {
     AppendChunk(bytes, &out_);
     Queue({});
   } else {
     Queue(bytes);
   }
-  const size_t unsent = out_.size() + inflight_.size() - sent_;
-  if (framing_ == Framing::kLength || unsent <= core_->options.limits.stream_buffer_bytes) return;
-  too_slow_ = true;  // closed later: the writer's owner is told, and it is calling right now
-  asio::post(core_->io, [self = shared_from_this()] { self->Close(); });
 }
 
 void Session::EndAnswer() {
@@ -515,11 +521,16 @@ void Session::OnReadTimeout() {
 
 void Session::Close() {
   if (phase_ == Phase::kClosed) return;
+  ErrorCode ignored;
+  const bool all_written = answer_done_ && !writing_ && out_.empty();
+  if (phase_ == Phase::kAnswer && begun_ && !all_written) {
+    // A reset: a plain close is how an answer without a length ends well.
+    socket_.set_option(asio::socket_base::linger(true, 0), ignored);
+  }
   phase_ = Phase::kClosed;
   ReleaseBody();
   read_timer_.cancel();
   write_timer_.cancel();
-  ErrorCode ignored;
   socket_.close(ignored);
   core_->connections.erase(this);
   core_->connection_count.store(core_->connections.size(), std::memory_order_relaxed);

@@ -41,7 +41,8 @@ bool MakesTokens(RouteId route) {
 
 Front::Front(ServerOptions options, ServerMetrics* metrics)
     : options_(std::move(options)), metrics_(metrics), created_s_(std::time(nullptr)) {
-  generations_ = std::make_unique<Generations>(metrics_, [this] { UpdateActive(); });
+  generations_ = std::make_unique<Generations>(metrics_, options_.limits.stream_buffer_bytes,
+                                               [this] { UpdateActive(); });
   workers_ =
       std::make_unique<WorkerPool>(options_.tokenizer_threads, options_.max_preparing_requests);
 }

@@ -1,6 +1,10 @@
 #include "http/generations.h"
 
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace cleave {
@@ -19,12 +23,17 @@ struct Generations::Active {
   Status error;          // of a choice that was cut short
 };
 
-Generations::Generations(ServerMetrics* metrics, std::function<void()> on_change)
-    : metrics_(metrics), on_change_(std::move(on_change)) {}
+Generations::Generations(ServerMetrics* metrics, size_t stream_buffer_bytes,
+                         std::function<void()> on_change)
+    : metrics_(metrics),
+      stream_buffer_bytes_(stream_buffer_bytes),
+      on_change_(std::move(on_change)) {}
 
 Generations::~Generations() = default;
 
 namespace {
+
+constexpr auto kSlowLogEvery = std::chrono::seconds(10);
 
 std::unique_ptr<openai::Answer> MakeAnswer(RouteId route, openai::AnswerInput input) {
   const bool chat = route == RouteId::kChat;
@@ -125,9 +134,12 @@ void Generations::Deliver(Active* active) {
     if (active->out.empty()) return;
     if (!active->started) active->reply->StartEvents();
     active->started = true;
-    active->reply->Write(active->out);
+    if (done) {
+      active->reply->FinishWith(active->out);
+    } else if (!active->reply->Write(active->out)) {
+      return FailSlow(active);
+    }
     active->out.clear();
-    if (done) active->reply->Finish();
   } else if (done) {
     active->reply->SendJson(std::move(active->out));
   }
@@ -138,12 +150,29 @@ void Generations::Fail(Active* active, const Status& why) {
   const openai::ApiError error = openai::FromStatus(why);
   if (active->started) {
     // What came before is kept; no finish_reason and no [DONE] follow.
-    active->reply->Write(active->out + openai::ErrorEvent(error));
-    active->reply->Finish();
+    active->reply->FinishWith(active->out + openai::ErrorEvent(error));
   } else {
     active->reply->SendError(error);
   }
   Drop(active);
+}
+
+void Generations::FailSlow(Active* active) {
+  metrics_->CountSlowReader();
+  ++slow_readers_;
+  const TimePoint now = SteadyClock::now();
+  if (!slow_logged_ || now - *slow_logged_ >= kSlowLogEvery) {
+    spdlog::warn(
+        "{} streams ended early since the last such line: their readers fell more than {} bytes "
+        "behind; the last is request {}",
+        slow_readers_, stream_buffer_bytes_, active->reply->request_id());
+    slow_logged_ = now;
+    slow_readers_ = 0;
+  }
+  Fail(active, ResourceExhausted(fmt::format(
+                   "the stream ends here: its reader fell more than {} bytes behind; read "
+                   "it as it comes, or ask for the answer without stream",
+                   stream_buffer_bytes_)));
 }
 
 void Generations::Drop(Active* active) {

@@ -2,47 +2,63 @@
 
 #include <fmt/format.h>
 
+#include "http/openai/limits.h"
+
 namespace cleave {
 namespace {
 
 // Fields that chat and completions share, inside "properties".
 constexpr std::string_view kSharedFields = R"json(
-"model":{"type":["string","null"],"description":"A served name; left out: the first"},
+"model":{"type":["string","null"],"maxLength":4096,
+  "description":"A served name; left out: the first"},
 "stream":{"type":["boolean","null"],"default":false},
 "stream_options":{"anyOf":[{"$ref":"#/components/schemas/StreamOptions"},{"type":"null"}]},
 "n":{"type":["integer","null"],"minimum":1,"maximum":128,"default":1},
 "temperature":{"type":["number","null"],"minimum":0,"maximum":2},
 "top_p":{"type":["number","null"],"exclusiveMinimum":0,"maximum":1},
-"top_k":{"type":["integer","null"],"minimum":-1,"description":"0 or -1: off"},
+"top_k":{"type":["integer","null"],"minimum":-1,"maximum":2147483647,
+  "description":"0 or -1: off"},
 "min_p":{"type":["number","null"],"minimum":0,"maximum":1},
 "repetition_penalty":{"type":["number","null"],"minimum":0.001,"maximum":1000},
 "presence_penalty":{"type":["number","null"],"minimum":-2,"maximum":2},
 "frequency_penalty":{"type":["number","null"],"minimum":-2,"maximum":2},
-"seed":{"type":["integer","null"]},
-"logit_bias":{"type":["object","null"],"additionalProperties":{"type":"number","minimum":-100,
-  "maximum":100},"description":"By token id"},
+"seed":{"type":["integer","null"],"format":"int64"},
+"logit_bias":{"type":["object","null"],"maxProperties":1024,
+  "additionalProperties":{"type":"number","minimum":-100,"maximum":100},
+  "description":"By token id"},
 "allowed_token_ids":{"type":["array","null"],"items":{"type":"integer","minimum":0},"minItems":1},
-"bad_words":{"type":["array","null"],"items":{"type":"string","minLength":1},"maxItems":256},
-"stop":{"anyOf":[{"type":"string","minLength":1},{"type":"array","maxItems":4,
-  "items":{"type":"string","minLength":1}},{"type":"null"}]},
+"bad_words":{"anyOf":[{"type":"string","minLength":1,"maxLength":1024},{"type":"array",
+  "maxItems":256,"items":{"type":"string","minLength":1,"maxLength":1024}},{"type":"null"}]},
+"stop":{"anyOf":[{"type":"string","minLength":1,"maxLength":1024},{"type":"array","maxItems":4,
+  "items":{"type":"string","minLength":1,"maxLength":1024}},{"type":"null"}]},
 "stop_token_ids":{"type":["array","null"],"items":{"type":"integer","minimum":0},"maxItems":1024},
 "include_stop_str_in_output":{"type":["boolean","null"],"default":false},
 "ignore_eos":{"type":["boolean","null"],"default":false},
-"min_tokens":{"type":["integer","null"],"minimum":0,"default":0},
-"prompt_logprobs":{"type":["integer","null"],"minimum":-1,"description":"Not with stream"},
+"min_tokens":{"type":["integer","null"],"minimum":0,"maximum":2147483647,"default":0},
+"prompt_logprobs":{"type":["integer","null"],"minimum":-1,
+  "description":"At most --max-logprobs; not with stream"},
 "skip_special_tokens":{"type":["boolean","null"],"default":true},
-"spaces_between_special_tokens":{"type":["boolean","null"],"default":true},
-"truncate_prompt_tokens":{"type":["integer","null"],"minimum":-1},
+"spaces_between_special_tokens":{"type":["boolean","null"],"default":true,
+  "description":"Without effect: decoding puts none"},
+"stream_interval":{"type":["integer","null"],"minimum":1,"maximum":2147483647,
+  "description":"Without effect: every step is streamed"},
+"length_penalty":{"type":["number","null"],"minimum":-1000,"maximum":1000,
+  "description":"Without effect: of beam search, which is not supported yet"},
+"best_of":{"type":["integer","null"],"minimum":1,"maximum":128,"description":"Equal to n"},
+"truncate_prompt_tokens":{"type":["integer","null"],"minimum":-1,
+  "description":"At most --max-model-len; -1: that"},
 "truncation_side":{"enum":["left","right",null]},
 "return_token_ids":{"type":["boolean","null"]},
 "return_tokens_as_token_ids":{"type":["boolean","null"]},
 "echo":{"type":["boolean","null"],"default":false},
-"response_format":{"type":["object","null"],"properties":{"type":{"const":"text"}}},
+"response_format":{"type":["object","null"],"required":["type"],
+  "properties":{"type":{"const":"text"}}},
 "request_id":{"type":["string","null"],"maxLength":128},
-"priority":{"type":["integer","null"],"default":0},
+"priority":{"type":["integer","null"],"minimum":-2147483647,"maximum":2147483647,"default":0,
+  "description":"Other than 0 needs --scheduling-policy priority"},
 "cache_salt":{"type":["string","null"],"minLength":1,"maxLength":1024},
-"session_id":{"type":["string","null"]},
-"user":{"type":["string","null"]},
+"session_id":{"type":["string","null"],"maxLength":1024},
+"user":{"type":["string","null"],"maxLength":1024},
 )json";
 
 // Fields of what a chat template sees, inside "properties".
@@ -51,10 +67,12 @@ constexpr std::string_view kTemplateFields = R"json(
   "items":{"$ref":"#/components/schemas/Message"}},
 "tools":{"type":["array","null"],"minItems":1,"maxItems":128,"items":{"type":"object",
   "required":["function"],"properties":{"type":{"type":"string"},"function":{"type":"object"}}}},
-"documents":{"type":["array","null"],"items":{"type":"object"}},
-"chat_template":{"type":["string","null"],"description":"Needs --trust-request-chat-template"},
+"tool_choice":{"enum":["none","auto",null],"description":"auto needs tools"},
+"documents":{"type":["array","null"],"maxItems":4096,"items":{"type":"object"}},
+"chat_template":{"type":["string","null"],"maxLength":262144,
+  "description":"Needs --trust-request-chat-template"},
 "chat_template_kwargs":{"type":["object","null"]},
-"reasoning_effort":{"type":["string","null"]},
+"reasoning_effort":{"type":["string","null"],"maxLength":128},
 "add_generation_prompt":{"type":["boolean","null"],"default":true},
 "continue_final_message":{"type":["boolean","null"],"default":false},
 "add_special_tokens":{"type":["boolean","null"],"default":false},
@@ -121,8 +139,9 @@ constexpr std::string_view kSchemas = R"json(
 "Rendered":{"type":"object","required":["token_ids","prompt"],"properties":{
   "token_ids":{"type":"array","items":{"type":"integer"}},"prompt":{"type":"string"}}},
 "TokenizeRequest":{"anyOf":[
-  {"type":"object","required":["prompt"],"properties":{"model":{"type":["string","null"]},
-    "prompt":{"type":"string"},"add_special_tokens":{"type":["boolean","null"],"default":true},
+  {"type":"object","required":["prompt"],"properties":{
+    "model":{"type":["string","null"],"maxLength":4096},"prompt":{"type":"string"},
+    "add_special_tokens":{"type":["boolean","null"],"default":true},
     "return_token_strs":{"type":["boolean","null"],"default":false}}},
   {"$ref":"#/components/schemas/TokenizeChatRequest"}]},
 "TokenizeAnswer":{"type":"object","required":["count","max_model_len","tokens"],"properties":{
@@ -130,7 +149,7 @@ constexpr std::string_view kSchemas = R"json(
   "tokens":{"type":"array","items":{"type":"integer"}},
   "token_strs":{"type":["array","null"],"items":{"type":"string"}}}},
 "DetokenizeRequest":{"type":"object","required":["tokens"],"properties":{
-  "model":{"type":["string","null"]},
+  "model":{"type":["string","null"],"maxLength":4096},
   "tokens":{"type":"array","items":{"type":"integer","minimum":0}}}},
 "DetokenizeAnswer":{"type":"object","required":["prompt"],"properties":{
   "prompt":{"type":"string"}}},
@@ -167,16 +186,26 @@ constexpr std::string_view kSchemas = R"json(
   "reason":{"type":"string"}}}
 )json";
 
+std::string SharedFields() {
+  std::string out(kSharedFields);
+  for (const std::string_view name : openai::kUnsupportedFields) {
+    out += fmt::format(R"("{}":{{"type":"null","description":"Not supported yet"}},)", name);
+  }
+  for (const std::string_view name : openai::kUnsupportedSwitches) {
+    out += fmt::format(R"("{}":{{"enum":[false,null],"description":"Not supported yet"}},)", name);
+  }
+  return out;
+}
+
 std::string ChatSchema() {
   std::string out = R"("ChatRequest":{"type":"object","required":["messages"],"properties":{)";
-  out += kSharedFields;
+  out += SharedFields();
   out += kTemplateFields;
-  out += R"json("tool_choice":{"enum":["none","auto",null]},
-"parallel_tool_calls":{"type":["boolean","null"]},
+  out += R"json("parallel_tool_calls":{"type":["boolean","null"]},
 "logprobs":{"type":["boolean","null"],"default":false},
-"top_logprobs":{"type":["integer","null"],"minimum":-1},
-"max_tokens":{"type":["integer","null"],"minimum":1},
-"max_completion_tokens":{"type":["integer","null"],"minimum":1}}},)json";
+"top_logprobs":{"type":["integer","null"],"minimum":-1,"description":"At most --max-logprobs"},
+"max_tokens":{"type":["integer","null"],"minimum":1,"maximum":2147483647},
+"max_completion_tokens":{"type":["integer","null"],"minimum":1,"maximum":2147483647}}},)json";
   return out;
 }
 
@@ -184,22 +213,23 @@ std::string TokenizeChatSchema() {
   std::string out =
       R"("TokenizeChatRequest":{"type":"object","required":["messages"],"properties":{)";
   out += kTemplateFields;
-  out += R"json("model":{"type":["string","null"]},
+  out += R"json("model":{"type":["string","null"],"maxLength":4096},
 "return_token_strs":{"type":["boolean","null"],"default":false}}},)json";
   return out;
 }
 
 std::string CompletionSchema() {
   std::string out = R"("CompletionRequest":{"type":"object","required":["prompt"],"properties":{)";
-  out += kSharedFields;
+  out += SharedFields();
   out += R"json("prompt":{"anyOf":[{"type":"string"},
-  {"type":"array","minItems":1,"items":{"type":"string"}},
+  {"type":"array","minItems":1,"maxItems":1024,"items":{"type":"string"}},
   {"type":"array","minItems":1,"items":{"type":"integer","minimum":0}},
-  {"type":"array","minItems":1,"items":{"type":"array","minItems":1,
+  {"type":"array","minItems":1,"maxItems":1024,"items":{"type":"array","minItems":1,
     "items":{"type":"integer","minimum":0}}}]},
 "add_special_tokens":{"type":["boolean","null"],"default":true},
-"logprobs":{"type":["integer","boolean","null"],"minimum":-1},
-"max_tokens":{"type":["integer","null"],"minimum":0,"default":16}}},)json";
+"logprobs":{"anyOf":[{"type":"integer","minimum":-1},{"enum":[false,null]}],
+  "description":"At most --max-logprobs"},
+"max_tokens":{"type":["integer","null"],"minimum":0,"maximum":2147483647,"default":16}}},)json";
   return out;
 }
 

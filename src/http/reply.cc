@@ -65,13 +65,15 @@ void Reply::StartEvents() {
   context_.writer->Start(std::move(head));
 }
 
-void Reply::Write(std::string_view bytes) {
+bool Reply::Write(std::string_view bytes) {
+  if (!context_.writer->Write(bytes)) return false;
   response_bytes_ += bytes.size();
-  context_.writer->Write(bytes);
+  return true;
 }
 
-void Reply::Finish() {
-  context_.writer->Finish();
+void Reply::FinishWith(std::string_view last) {
+  response_bytes_ += last.size();
+  context_.writer->FinishWith(last);
   Count();
 }
 

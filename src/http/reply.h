@@ -40,8 +40,9 @@ class Reply {
   void SendError(const openai::ApiError& error);
   void SendJson(std::string body);
   void StartEvents();  // a stream of server-sent events
-  void Write(std::string_view bytes);
-  void Finish();
+  // As ResponseWriter's.
+  bool Write(std::string_view bytes);
+  void FinishWith(std::string_view last);
   // Called when the client leaves before the end.
   void OnGone(std::function<void()> gone);
   [[nodiscard]] bool ended() const { return context_.writer->ended(); }

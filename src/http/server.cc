@@ -1,7 +1,10 @@
 #include "http/server.h"
 
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
@@ -24,7 +27,10 @@ namespace asio = boost::asio;
 using ErrorCode = boost::system::error_code;
 using Tcp = asio::ip::tcp;
 
-constexpr size_t kRefusalSlots = 64;       // connections beyond the limit that are told so
+constexpr size_t kRefusalSlots = 64;  // connections beyond the limit that are told so
+// What the kernel takes beyond what it can send. Left alone it takes megabytes: a reader that far
+// behind would not be seen, and the end of its stream would stand behind them.
+constexpr int kKernelUnsentBytes = 128 << 10;
 constexpr Milliseconds kAcceptRetry{100};  // after a failed accept, as with no descriptors left
 
 class AsioServer final : public Server {
@@ -138,6 +144,8 @@ void AsioServer::OnAccept(ErrorCode ec, Tcp::socket socket) {
   }
   ErrorCode ignored;
   socket.set_option(Tcp::no_delay(true), ignored);
+  ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kKernelUnsentBytes,
+               sizeof kKernelUnsentBytes);
   const std::shared_ptr<Connection> connection = MakeConnection(core_, std::move(socket));
   if (core_->connections.size() > core_->options.limits.connections) {
     connection->SendError(

@@ -57,11 +57,16 @@ class ResponseWriter {
   // Begins a stream; `head.body` is its first part.
   virtual void Start(Response head) = 0;
   // Queues bytes of a stream. What is queued during one posted function or request callback leaves
-  // in one write. A reader slower than Limits::stream_buffer_bytes allows is cut off as gone.
-  virtual void Write(std::string_view bytes) = 0;
-  virtual void Finish() = 0;
+  // in one write. False, and nothing is queued, while more than Limits::stream_buffer_bytes wait
+  // behind the write in progress: the reader is too slow, and the stream should end with a reason.
+  virtual bool Write(std::string_view bytes) = 0;
+  // Ends a stream; `last` is taken however slow the reader is. One that then takes nothing for
+  // Limits::write_timeout is cut off by a reset, which nobody takes for an end.
+  virtual void FinishWith(std::string_view last) = 0;
+  void Finish() { FinishWith({}); }
   virtual void Abort() = 0;
-  // Called once if the client leaves (or is cut off) before the end; never after it.
+  // Called once if the client leaves, or takes nothing for Limits::write_timeout, before the end;
+  // never after it.
   virtual void OnGone(std::function<void()> gone) = 0;
   [[nodiscard]] virtual bool ended() const = 0;
 };
@@ -76,7 +81,7 @@ struct Limits {
   size_t body_chunks = 65536;                // of one chunked body
   size_t all_bodies_bytes = 256U << 20U;     // being received or answered, all connections
   size_t connections = 1024;                 // beyond: 503, and beyond 64 of those: not accepted
-  size_t stream_buffer_bytes = 256U << 10U;  // unsent part of a stream
+  size_t stream_buffer_bytes = 256U << 10U;  // of a stream, behind the write in progress
   Milliseconds idle_timeout{75'000};         // between requests
   Milliseconds header_timeout{10'000};       // first byte to end of header
   Milliseconds body_timeout{60'000};         // end of header to end of body

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "base/rng.h"
@@ -19,6 +20,7 @@ namespace {
 
 using testing::GetText;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::PostText;
 using testing::RawClient;
 using testing::RawResponse;
@@ -94,6 +96,27 @@ class ServerTest : public ::testing::Test {
     ASSERT_TRUE(done.Wait());
   }
 
+  // Writes to open_ until its reader is too slow; the bytes that were taken.
+  size_t WriteUntilRefused() {
+    constexpr size_t kBytes = 16U << 10U;
+    written_ = 0;
+    bool taken = true;
+    for (int i = 0; i < 2000 && taken; ++i) {
+      OnServer([&] { taken = open_->Write(std::string(kBytes, 'x')); });
+      if (taken) written_ += kBytes;
+    }
+    EXPECT_FALSE(taken);
+    return written_;
+  }
+
+  bool WaitNoConnections() {
+    const TimePoint deadline = SteadyClock::now() + std::chrono::seconds(10);
+    while (server_->counts().connections > 0 && SteadyClock::now() < deadline) {
+      std::this_thread::yield();
+    }
+    return server_->counts().connections == 0;
+  }
+
   void TearDown() override {
     if (server_ == nullptr) return;
     OnServer([this] { open_.reset(); });
@@ -108,6 +131,7 @@ class ServerTest : public ::testing::Test {
 
   std::unique_ptr<Server> server_;
   std::atomic<int> requests_{0};
+  size_t written_ = 0;
   std::shared_ptr<ResponseWriter> open_;  // server thread
   Flag opened_;
   Flag gone_;
@@ -414,7 +438,7 @@ TEST_F(ServerTest, CountsAHalfClosedClientAsGone) {
   EXPECT_TRUE(gone_.Wait());
 }
 
-TEST_F(ServerTest, CutsOffAReaderThatIsTooSlow) {
+TEST_F(ServerTest, TakesNoMoreForAReaderThatIsTooSlowButTheReason) {
   Limits limits;
   limits.stream_buffer_bytes = 64 << 10;
   Listen(limits);
@@ -422,15 +446,55 @@ TEST_F(ServerTest, CutsOffAReaderThatIsTooSlow) {
   client.ShrinkReceiveBuffer();
   client.Send(GetText("/stream"));
   ASSERT_TRUE(opened_.Wait());
-  bool ended = false;
-  for (int i = 0; i < 2000 && !ended; ++i) {
-    OnServer([&] {
-      open_->Write(std::string(16 << 10, 'x'));
-      ended = open_->ended();
-    });
+  EXPECT_GT(WriteUntilRefused(), 64U << 10U);
+  OnServer([&] {
+    EXPECT_FALSE(open_->ended());
+    EXPECT_FALSE(open_->Write("more"));
+    open_->FinishWith("the reason");
+    EXPECT_TRUE(open_->ended());
+  });
+  const RawResponse r = client.Read();
+  EXPECT_TRUE(r.complete);
+  EXPECT_EQ(r.body, std::string(written_, 'x') + "the reason");
+  client.Send(GetText("/again"));
+  EXPECT_EQ(client.Read().body, "GET /again  ");
+}
+
+TEST_F(ServerTest, OneLargeWriteIsNoReaderThatIsTooSlow) {
+  Limits limits;
+  limits.stream_buffer_bytes = 1000;
+  Listen(limits);
+  RawClient client(server_->port());
+  client.Send(GetText("/stream"));
+  ASSERT_TRUE(opened_.Wait());
+  OnServer([&] { EXPECT_TRUE(open_->Write(std::string(1 << 20, 'x'))); });
+  OnServer([&] {
+    EXPECT_TRUE(open_->Write("y"));
+    open_->Finish();
+  });
+  EXPECT_EQ(client.Read().body, std::string(1 << 20, 'x') + "y");
+}
+
+// With chunks and without: a stream that nobody reads to its end is reset.
+TEST_F(ServerTest, AReaderThatTakesNothingSeesABrokenStream) {
+  Limits limits;
+  limits.stream_buffer_bytes = 64 << 10;
+  limits.write_timeout = Milliseconds(150);
+  Listen(limits);
+  for (const char* version : {"1.1", "1.0"}) {
+    RawClient client(server_->port());
+    client.ShrinkReceiveBuffer();
+    client.Send(std::string("GET /stream HTTP/") + version + "\r\nHost: a\r\n\r\n");
+    ASSERT_TRUE(opened_.Wait());
+    WriteUntilRefused();
+    OnServer([&] { open_->FinishWith("the reason"); });
+    ASSERT_TRUE(WaitNoConnections());
+    const RawResponse r = client.Read();
+    EXPECT_EQ(r.status, 200) << version;
+    EXPECT_FALSE(r.complete) << version;
+    EXPECT_TRUE(client.reset()) << version;
+    EXPECT_THAT(r.body, Not(HasSubstr("reason"))) << version;
   }
-  EXPECT_TRUE(ended);
-  EXPECT_TRUE(gone_.Wait());
 }
 
 TEST_F(ServerTest, CutsOffAReaderThatTakesNothingInTime) {

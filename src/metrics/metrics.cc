@@ -55,6 +55,7 @@ class ServerMetrics::Families {
   prometheus::Gauge& max_fds;
   prometheus::Gauge& connections;
   prometheus::Counter& refused;
+  prometheus::Counter& slow_readers;
 
   std::mutex mu;  // of Expose: counters that follow totals
   std::unique_ptr<EngineMetrics> engine_metrics;
@@ -98,7 +99,10 @@ ServerMetrics::Families::Families()
                       .Add({})),
       refused(Family(prometheus::BuildCounter(), &registry, "cleave_http_refused_total",
                      "Requests refused for their form or for limits of connections.")
-                  .Add({})) {}
+                  .Add({})),
+      slow_readers(Family(prometheus::BuildCounter(), &registry, "cleave_http_slow_readers_total",
+                          "Streams ended early because their reader fell too far behind.")
+                       .Add({})) {}
 
 ServerMetrics::ServerMetrics() : families_(std::make_unique<Families>()) {}
 ServerMetrics::~ServerMetrics() = default;
@@ -143,6 +147,8 @@ void ServerMetrics::CountRequest(uint32_t choices) {
     engine->CountRequest(choices);
   }
 }
+
+void ServerMetrics::CountSlowReader() { families_->slow_readers.Increment(); }
 
 void ServerMetrics::ExpectStop(SequenceId id) {
   if (EngineMetrics* engine = families_->engine.load(std::memory_order_acquire)) {

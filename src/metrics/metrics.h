@@ -53,6 +53,8 @@ class ServerMetrics {
   // `reason`: "queued_reqs", "queued_tokens", "draining".
   void CountRejection(std::string_view reason);
   void CountRequest(uint32_t choices);
+  // A stream was ended because its reader fell too far behind.
+  void CountSlowReader();
   // A stop string ended the sequence: the engine, which is told to abort it, will report an abort
   // where a stop is meant. Forget is called once its end was seen.
   void ExpectStop(SequenceId id);

@@ -233,17 +233,22 @@ ChatPrompt ReadChatPrompt(Fields& fields, const RequestRules& rules) {
   return prompt;
 }
 
-Parsed<ChatRequest> ParseChatRequest(const Json& body, const RequestRules& rules) {
-  Fields fields(body);
+Parsed<ChatRequest> ReadChatRequest(Fields& fields, const RequestRules& rules) {
   ChatRequest request;
   Generation& g = request.generation;
   ReadGeneration(fields, rules, &g);
   ReadChatLogprobs(fields, rules, &g);
   ReadChatMaxTokens(fields, &g);
   g.echo = fields.Bool("echo").value_or(false);
+  (void)fields.Bool("parallel_tool_calls");  // calls are the template's and the client's matter
   request.prompt = ReadChatPrompt(fields, rules);
   if (fields.error()) return *fields.error();
   return request;
+}
+
+Parsed<ChatRequest> ParseChatRequest(const Json& body, const RequestRules& rules) {
+  Fields fields(body);
+  return ReadChatRequest(fields, rules);
 }
 
 }  // namespace cleave::openai

@@ -102,9 +102,10 @@ void Choice::End(const SequenceOutput& output, ChoiceDelta* delta) {
     delta->error = output.error.ok() ? Cancelled("the request was aborted") : output.error;
     return;
   }
-  // The tail of a character that never came whole may still complete a stop string.
+  // What was held back until its last byte was known may still complete a stop string.
   if (!hidden_) {
-    delta->text += stops_.Push(detokenizer_.Flush(), StopScan::Look::kYes);
+    delta->text +=
+        stops_.Push(detokenizer_.Flush(UnfinishedCharacter::kDropped), StopScan::Look::kYes);
     if (!stops_.hit()) delta->text += stops_.Rest();
   }
   delta->ending = Ending::kLength;

@@ -86,8 +86,7 @@ void ReadPrompts(Fields& fields, const RequestRules& rules, std::vector<TextOrId
 
 }  // namespace
 
-Parsed<CompletionRequest> ParseCompletionRequest(const Json& body, const RequestRules& rules) {
-  Fields fields(body);
+Parsed<CompletionRequest> ReadCompletionRequest(Fields& fields, const RequestRules& rules) {
   CompletionRequest request;
   Generation& g = request.generation;
   ReadGeneration(fields, rules, &g);
@@ -105,8 +104,12 @@ Parsed<CompletionRequest> ParseCompletionRequest(const Json& body, const Request
   return request;
 }
 
-Parsed<TokenizeRequest> ParseTokenizeRequest(const Json& body, const RequestRules& rules) {
+Parsed<CompletionRequest> ParseCompletionRequest(const Json& body, const RequestRules& rules) {
   Fields fields(body);
+  return ReadCompletionRequest(fields, rules);
+}
+
+Parsed<TokenizeRequest> ReadTokenizeRequest(Fields& fields, const RequestRules& rules) {
   TokenizeRequest request;
   std::string model;
   ReadModel(fields, rules, &model);
@@ -123,8 +126,12 @@ Parsed<TokenizeRequest> ParseTokenizeRequest(const Json& body, const RequestRule
   return request;
 }
 
-Parsed<DetokenizeRequest> ParseDetokenizeRequest(const Json& body, const RequestRules& rules) {
+Parsed<TokenizeRequest> ParseTokenizeRequest(const Json& body, const RequestRules& rules) {
   Fields fields(body);
+  return ReadTokenizeRequest(fields, rules);
+}
+
+Parsed<DetokenizeRequest> ReadDetokenizeRequest(Fields& fields, const RequestRules& rules) {
   DetokenizeRequest request;
   std::string model;
   ReadModel(fields, rules, &model);
@@ -136,6 +143,11 @@ Parsed<DetokenizeRequest> ParseDetokenizeRequest(const Json& body, const Request
   }
   if (fields.error()) return *fields.error();
   return request;
+}
+
+Parsed<DetokenizeRequest> ParseDetokenizeRequest(const Json& body, const RequestRules& rules) {
+  Fields fields(body);
+  return ReadDetokenizeRequest(fields, rules);
 }
 
 }  // namespace cleave::openai

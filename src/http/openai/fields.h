@@ -20,9 +20,11 @@ class Fields {
   // `object` must be one and outlive this; `prefix` comes before names in messages
   // ("stream_options.").
   explicit Fields(const Json& object, std::string prefix = {});
+  virtual ~Fields() = default;
 
-  // The member, when there and not null.
-  const Json* Get(const std::string& name);
+  // The member, when there and not null. All the others ask it; virtual so that what a reader asks
+  // for can be listed.
+  virtual const Json* Get(const std::string& name);
   std::optional<bool> Bool(const std::string& name);
   std::optional<double> Number(const std::string& name, double low, double high);
   std::optional<int64_t> Int(const std::string& name, int64_t low, int64_t high);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/config.h"
@@ -29,6 +30,16 @@ inline constexpr size_t kMaxLogitBias = 1'024;
 inline constexpr size_t kMaxBadWords = 256;
 inline constexpr size_t kMaxBadWordBytes = 1'024;
 inline constexpr size_t kMaxTemplateBytes = 256U << 10U;
+
+// Understood, and refused rather than ignored: the answer would not be what was asked for. Of the
+// switches only true is.
+inline constexpr std::string_view kUnsupportedFields[] = {
+    "structured_outputs",    "prompt_embeds",      "suffix",
+    "logprob_token_ids",     "guided_json",        "guided_regex",
+    "guided_choice",         "guided_grammar",     "repetition_detection",
+    "thinking_token_budget", "kv_transfer_params", "ec_transfer_params"};
+inline constexpr std::string_view kUnsupportedSwitches[] = {
+    "use_beam_search", "watermarking", "return_token_offsets", "return_prompt_text"};
 
 // What requests are checked against; set once a model is there.
 struct RequestRules {

@@ -94,6 +94,12 @@ Parsed<DetokenizeRequest> ParseDetokenizeRequest(const Json& body, const Request
 
 class Fields;
 
+// The same of a body that `fields` gives access to.
+Parsed<ChatRequest> ReadChatRequest(Fields& fields, const RequestRules& rules);
+Parsed<CompletionRequest> ReadCompletionRequest(Fields& fields, const RequestRules& rules);
+Parsed<TokenizeRequest> ReadTokenizeRequest(Fields& fields, const RequestRules& rules);
+Parsed<DetokenizeRequest> ReadDetokenizeRequest(Fields& fields, const RequestRules& rules);
+
 // Parts of the above, by file. Errors stay in `fields`.
 void ReadModel(Fields& fields, const RequestRules& rules, std::string* model);
 void ReadGeneration(Fields& fields, const RequestRules& rules, Generation* out);

@@ -163,16 +163,13 @@ void ReadIdentity(Fields& fields, const RequestRules& rules, Generation* out) {
   (void)fields.String("session_id", kMaxCacheSaltBytes);
 }
 
-// Understood, and refused rather than ignored: the answer would not be what was asked for.
 void RefuseUnsupported(Fields& fields) {
-  for (const char* name :
-       {"structured_outputs", "prompt_embeds", "suffix", "logprob_token_ids", "guided_json",
-        "guided_regex", "guided_choice", "guided_grammar", "repetition_detection",
-        "thinking_token_budget", "kv_transfer_params", "ec_transfer_params"}) {
+  for (const std::string_view field : kUnsupportedFields) {
+    const std::string name(field);
     if (fields.Get(name) != nullptr) fields.Fail(name, "is not supported yet; leave it out");
   }
-  for (const char* name :
-       {"use_beam_search", "watermarking", "return_token_offsets", "return_prompt_text"}) {
+  for (const std::string_view field : kUnsupportedSwitches) {
+    const std::string name(field);
     if (fields.Bool(name).value_or(false)) fields.Fail(name, "is not supported yet; leave it out");
   }
   const Json* format = fields.Object("response_format");

@@ -96,7 +96,7 @@ std::string FakeTokenizer::Decode(std::span<const int32_t> ids, SkipSpecial skip
   std::string out;
   DecodeState state;
   for (const int32_t id : ids) DecodeNext(id, skip, &state, &out);
-  DecodeEnd(&state, &out);
+  DecodeEnd(UnfinishedCharacter::kReplaced, &state, &out);
   return out;
 }
 
@@ -115,8 +115,9 @@ void FakeTokenizer::DecodeNext(int32_t id, SkipSpecial skip, DecodeState* state,
   }
 }
 
-void FakeTokenizer::DecodeEnd(DecodeState* state, std::string* out) const {
-  if (!state->pending.empty()) *out += "\xEF\xBF\xBD";
+void FakeTokenizer::DecodeEnd(UnfinishedCharacter last, DecodeState* state,
+                              std::string* out) const {
+  if (last == UnfinishedCharacter::kReplaced && !state->pending.empty()) *out += "\xEF\xBF\xBD";
   state->pending.clear();
 }
 

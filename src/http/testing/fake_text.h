@@ -39,7 +39,7 @@ class FakeTokenizer final : public Tokenizer {
  private:
   void DecodeNext(int32_t id, SkipSpecial skip, DecodeState* state,
                   std::string* out) const override;
-  void DecodeEnd(DecodeState* state, std::string* out) const override;
+  void DecodeEnd(UnfinishedCharacter last, DecodeState* state, std::string* out) const override;
 };
 
 // "<|im_start|>role\ncontent<|im_end|>\n" for each message, tools before them as JSON; refuses the

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cstdlib>
 #include <utility>
 
@@ -32,7 +33,7 @@ void RawClient::Close() {
 void RawClient::ShutdownSend() { shutdown(fd_, SHUT_WR); }
 
 void RawClient::ShrinkReceiveBuffer() {
-  const int bytes = 4096;
+  const int bytes = 128 << 10;
   setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
 }
 
@@ -53,6 +54,7 @@ bool RawClient::Fill() {
   pollfd wait{fd_, POLLIN, 0};
   if (fd_ < 0 || poll(&wait, 1, static_cast<int>(deadline_.count())) <= 0) return false;
   const ssize_t n = recv(fd_, bytes, sizeof(bytes), 0);
+  if (n < 0) reset_ = errno == ECONNRESET;
   if (n <= 0) return false;
   buffer_.append(bytes, static_cast<size_t>(n));
   return true;
@@ -87,7 +89,7 @@ bool RawClient::ReadBody(RawResponse* response) {
     while (response->status != 204 && Fill()) {
     }
     response->body = std::exchange(buffer_, {});
-    return true;
+    return !reset_;
   }
   const size_t size = std::strtoul(length->second.c_str(), nullptr, 10);
   while (buffer_.size() < size) {

@@ -16,7 +16,7 @@ struct RawResponse {
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;                            // chunks joined
   bool complete =
-      false;  // the body's own end was seen: length, last chunk, or close without either
+      false;  // the body's own end was seen: length, last chunk, or plain close without either
 };
 
 class RawClient {
@@ -34,9 +34,12 @@ class RawClient {
   std::string ReadUntil(std::string_view text);
   // Whether the server closes within the deadline, all before it being ignored.
   bool Closed();
+  // Whether the server ended the connection by a reset, as seen by the reads so far.
+  [[nodiscard]] bool reset() const { return reset_; }
   void Close();
   void ShutdownSend();
   // A small receive window, so that a server's unsent bytes pile up. Before anything is sent.
+  // Not below loopback's segments of 64 KiB: the kernel would open it again by slow timers only.
   void ShrinkReceiveBuffer();
   void set_deadline(std::chrono::milliseconds d) { deadline_ = d; }
 
@@ -46,6 +49,7 @@ class RawClient {
   bool ReadBody(RawResponse* response);
 
   int fd_ = -1;
+  bool reset_ = false;
   std::string buffer_;
   std::chrono::milliseconds deadline_{10'000};
 };

@@ -38,6 +38,14 @@ std::string Replaced(std::string_view text, std::string_view from, std::string_v
   return out;
 }
 
+void DropUnfinished(std::string* bytes) {
+  for (size_t at = 0; at < bytes->size();) {
+    const Utf8Unit unit = ScanUnit(std::string_view(*bytes).substr(at));
+    if (unit.kind == UnitKind::kUnfinished) return bytes->resize(at);
+    at += unit.size;
+  }
+}
+
 }  // namespace
 
 std::optional<char> ByteOfToken(std::string_view text) {
@@ -178,9 +186,11 @@ void Decoder::Emit(std::string_view text, DecodeState* state, std::string* out) 
   DrainLossy(&state->pending, out);
 }
 
-void Decoder::Finish(DecodeState* state, std::string* out) const {
+void Decoder::Finish(UnfinishedCharacter last, DecodeState* state, std::string* out) const {
+  const bool dropped = last == UnfinishedCharacter::kDropped;
+  if (dropped) DropUnfinished(&state->byte_run);
   EndRun(state, out);
-  if (!state->pending.empty()) out->append(kReplacementUtf8);
+  if (!dropped && !state->pending.empty()) out->append(kReplacementUtf8);
   *state = {};
 }
 

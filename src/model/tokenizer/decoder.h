@@ -22,6 +22,7 @@
 namespace cleave {
 
 struct DecodeState;
+enum class UnfinishedCharacter;
 
 namespace tok {
 
@@ -58,7 +59,7 @@ class Decoder {
   // Bytes a token stands for in running text, not at its start.
   [[nodiscard]] std::string TokenBytes(std::string_view text) const;
   void Push(std::string_view text, DecodeState* state, std::string* out) const;
-  void Finish(DecodeState* state, std::string* out) const;
+  void Finish(UnfinishedCharacter last, DecodeState* state, std::string* out) const;
 
  private:
   enum class Kind { kReplace, kReplaceText, kStrip, kMetaspace };

@@ -228,15 +228,16 @@ void PipelineTokenizer::DecodeNext(int32_t id, SkipSpecial skip, DecodeState* st
   p_.decoder.Push(text, state, out);
 }
 
-void PipelineTokenizer::DecodeEnd(DecodeState* state, std::string* out) const {
-  p_.decoder.Finish(state, out);
+void PipelineTokenizer::DecodeEnd(UnfinishedCharacter last, DecodeState* state,
+                                  std::string* out) const {
+  p_.decoder.Finish(last, state, out);
 }
 
 std::string PipelineTokenizer::Decode(std::span<const int32_t> ids, SkipSpecial skip) const {
   std::string out;
   DecodeState state;
   for (const int32_t id : ids) DecodeNext(id, skip, &state, &out);
-  DecodeEnd(&state, &out);
+  DecodeEnd(UnfinishedCharacter::kReplaced, &state, &out);
   return out;
 }
 

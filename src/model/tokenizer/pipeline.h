@@ -70,7 +70,7 @@ class PipelineTokenizer final : public Tokenizer {
 
   void DecodeNext(int32_t id, SkipSpecial skip, DecodeState* state,
                   std::string* out) const override;
-  void DecodeEnd(DecodeState* state, std::string* out) const override;
+  void DecodeEnd(UnfinishedCharacter last, DecodeState* state, std::string* out) const override;
   std::string_view ShownText(int32_t id) const;
 
   const PipelineParts p_;

@@ -176,7 +176,7 @@ std::string Streamed(const Tokenizer& tokenizer, std::span<const int32_t> ids, S
   StreamingDetokenizer stream(&tokenizer, skip);
   std::string out;
   for (const int32_t id : ids) out += stream.Push(id);
-  return out + stream.Flush();
+  return out + stream.Flush(UnfinishedCharacter::kReplaced);
 }
 
 std::span<const NamedVocab> DownloadedVocabs() { return kDownloaded; }

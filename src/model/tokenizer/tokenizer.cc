@@ -28,9 +28,9 @@ std::string StreamingDetokenizer::Push(int32_t id) {
   return out;
 }
 
-std::string StreamingDetokenizer::Flush() {
+std::string StreamingDetokenizer::Flush(UnfinishedCharacter last) {
   std::string out;
-  tokenizer_->DecodeEnd(&state_, &out);
+  tokenizer_->DecodeEnd(last, &state_, &out);
   return out;
 }
 

@@ -43,6 +43,13 @@ struct TextPiece {
   SpecialTokens special = SpecialTokens::kParse;
 };
 
+// What to make of a character whose last bytes never came. Bytes that nothing can complete are
+// U+FFFD at once and in any case.
+enum class UnfinishedCharacter {
+  kReplaced,  // U+FFFD: what Decode gives
+  kDropped,   // nothing, as in vLLM's answers: the model was cut off while it wrote the character
+};
+
 class Tokenizer {
  public:
   static Result<std::unique_ptr<Tokenizer>> Create(const TokenizerSource& source);
@@ -80,7 +87,7 @@ class Tokenizer {
   // One step of Decode, and its end.
   virtual void DecodeNext(int32_t id, SkipSpecial skip, DecodeState* state,
                           std::string* out) const = 0;
-  virtual void DecodeEnd(DecodeState* state, std::string* out) const = 0;
+  virtual void DecodeEnd(UnfinishedCharacter last, DecodeState* state, std::string* out) const = 0;
 };
 
 // What decoding carries from token to token of one stream.
@@ -93,16 +100,16 @@ struct DecodeState {
 };
 
 // Turns a growing token sequence into text without ever emitting half a character: all pushes and
-// the Flush together give what Decode gives for the whole sequence. One per choice; owned by its
-// stream; one thread. Where the reference decoder judges a run of byte tokens as a whole
-// (tokenizer.json with ByteFallback), the run is held back until it ends.
+// the Flush (kReplaced) together give what Decode gives for the whole sequence. One per choice;
+// owned by its stream; one thread. Where the reference decoder judges a run of byte tokens as a
+// whole (tokenizer.json with ByteFallback), the run is held back until it ends.
 class StreamingDetokenizer {
  public:
   StreamingDetokenizer(const Tokenizer* tokenizer, SkipSpecial skip);
   // Text that became final with this token; may be empty while a character is incomplete.
   std::string Push(int32_t id);
-  // What is still held back at the end of the stream (incomplete bytes as U+FFFD).
-  std::string Flush();
+  // What is still held back at the end of the stream.
+  std::string Flush(UnfinishedCharacter last);
 
  private:
   const Tokenizer* tokenizer_;

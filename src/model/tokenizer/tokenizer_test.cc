@@ -238,8 +238,40 @@ TEST(Streaming, HoldsHalfACharacterBack) {
   EXPECT_THAT(pushed, ElementsAre("", "é", "", "", "€", "", "", "", "😀"));
   EXPECT_EQ(stream.Push(256), "");
   EXPECT_EQ(stream.Push(ids[0]), "");
-  EXPECT_EQ(stream.Flush(), "\xEF\xBF\xBD");
-  EXPECT_EQ(stream.Flush(), "");
+  EXPECT_EQ(stream.Flush(UnfinishedCharacter::kReplaced), "\xEF\xBF\xBD");
+  EXPECT_EQ(stream.Flush(UnfinishedCharacter::kReplaced), "");
+}
+
+// The text of an answer cut after each of its tokens: whole characters, never a U+FFFD for one that
+// more tokens would have completed. What nothing completes stays U+FFFD.
+TEST(Streaming, DropsTheCharacterThatTheCutLeftUnfinished) {
+  const std::string json =
+      R"({"model":{"type":"BPE","byte_fallback":true,"vocab":{"x":0,"<0xC3>":1,"<0xA9>":2,)"
+      R"("<0xE2>":3,"<0x82>":4,"<0xAC>":5,"<0xFF>":6},"merges":[]},"decoder":{"type":"Sequence",)"
+      R"("decoders":[{"type":"ByteFallback"},{"type":"Fuse"}]}})";
+  const auto runs = FromJson(json);
+  ASSERT_TRUE(runs.ok()) << runs.status().ToString();
+  const auto bytes = Make(ByteLevelSource({}, {}));
+  const std::string text = "x\xC3\xA9\xE2\x82\xAC\xFF\xE2\x82";
+  const Ids run_ids{0, 1, 2, 3, 4, 5, 6, 3, 4};
+  Ids byte_ids;
+  for (const char c : text) byte_ids.push_back(static_cast<unsigned char>(c));
+  std::string replaced = "x";
+  for (int i = 0; i < 6; ++i) replaced += "\xEF\xBF\xBD";
+  const std::vector<std::string> whole{"", "x", "x", "xé", "xé", "xé", "xé€"};
+  for (size_t cut = 0; cut <= text.size(); ++cut) {
+    for (const auto& [t, ids] : {std::pair(runs->get(), run_ids), {bytes.get(), byte_ids}}) {
+      StreamingDetokenizer stream(t, SkipSpecial::kYes);
+      std::string shown;
+      for (size_t i = 0; i < cut; ++i) shown += stream.Push(ids[i]);
+      shown += stream.Flush(UnfinishedCharacter::kDropped);
+      if (cut < whole.size()) {
+        EXPECT_EQ(shown, whole[cut]) << cut;
+      } else {  // a run of byte tokens that is no text is a U+FFFD a token
+        EXPECT_EQ(shown, t == bytes.get() ? "xé€\xEF\xBF\xBD" : replaced) << cut;
+      }
+    }
+  }
 }
 
 TEST(Streaming, IdsOutOfRangeAreNothing) {
