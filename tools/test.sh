@@ -48,6 +48,7 @@ grid() {
 
 quick_tests() { step "quick tests" tests dev -L quick; }
 
+# sanitized PRESET FLAGS [CTEST ARGS]
 sanitized() {
   local preset=$1 flags=$2
   step "build $preset ($flags)" configure_and_build "$preset" "-DCLEAVE_SANITIZE=$flags"
@@ -55,9 +56,10 @@ sanitized() {
   step "soak under $flags" soak "$preset" 15 --sanitized
 }
 
+# sanitizers [CTEST ARGS]
 sanitizers() {
-  sanitized asan address,undefined
-  sanitized tsan thread -LE serial
+  sanitized asan address,undefined "$@"
+  sanitized tsan thread -LE serial "$@"
 }
 
 mkdir -p build
@@ -77,6 +79,8 @@ case $tier in
     quick_tests
     step "models" tools/fetch_models.sh all
     step "full tests" tests dev -L full
+    # Limits of a few seconds in whole clusters are not a sanitizer's matter.
+    sanitizers -E '^cluster$'
     ;;
   *) echo "unknown tier $tier" >&2; exit 2 ;;
 esac
