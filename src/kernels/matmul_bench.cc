@@ -163,7 +163,7 @@ void RegisterProducts() {
     const uint32_t k = InfoOf(dtype).block_elements == 256 ? 2048 : 1536;
     for (Isa isa : {Isa::kAvx512, Isa::kAvx2, Isa::kScalar}) {
       for (Sum sum : {Sum::kColumn, Sum::kRow}) {
-        for (uint32_t rows : {1U, 2U, 4U, 8U, 12U, 32U, 512U}) {
+        for (uint32_t rows : {1U, 2U, 4U, 8U, 12U, 16U, 32U, 512U}) {
           if (isa == Isa::kScalar && rows > 8) continue;
           for (size_t bytes : {size_t{0}, kCold}) {
             const std::string full = "Product/" + name + "/" + std::string(IsaName(isa)) +

@@ -12,8 +12,6 @@ namespace {  // NOLINT(google-build-namespaces)
 
 // Bytes: 1 to 2 KB ahead gains 10-30 % from memory, 4 KB and more lose it again.
 constexpr size_t kAhead = 2048;
-// From here on the products take longer than the memory.
-constexpr int kMaxPrefetchRows = 8;
 
 template <int kRows>
 struct Chains {
@@ -84,7 +82,7 @@ void WalkChunk(Tile* t) {
   const uint32_t* end = t->ends;
   const uint32_t* last_end = t->ends + t->end_count;
   for (uint32_t block = 0; block < t->blocks; ++block) {
-    if (kRows <= kMaxPrefetchRows) PrefetchRecord<Format>(record);
+    if (t->fetches) PrefetchRecord<Format>(record);
     Format::template Step<kRows>(*t, record, block, &c);
     record += Format::kLayout.bytes;
     if (end != last_end && t->first_block + block + 1 == *end) {

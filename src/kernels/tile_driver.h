@@ -42,10 +42,11 @@ constexpr TileShape ShapeOf(const RecordLayout& layout, Tables tables) {
 }
 
 inline void RunTile(const MatmulJob& job, const TileShape& shape, uint32_t group, uint32_t row,
-                    uint32_t rows, TileKernel kernel, Tile* tile) {
+                    uint32_t rows, TileKernel kernel, bool fetches, Tile* tile) {
   const std::byte* stream =
       job.records + static_cast<size_t>(group) * job.blocks * shape.layout.bytes;
   StartTile(job, row, rows, tile);
+  tile->fetches = fetches;
   tile->act_stride = static_cast<size_t>(job.act_stride) * 32;
   const std::byte* acts =
       static_cast<const std::byte*>(job.acts) + row * tile->act_stride * shape.act_bytes;
@@ -91,7 +92,7 @@ inline void RunJob(const MatmulJob& job, const TileShape& shape, const KernelTab
     for (uint32_t group = job.group_begin; group < job.group_end; ++group) {
       for (uint32_t row = begin; row < end;) {
         const uint32_t rows = TileRows(table, end - row);
-        RunTile(job, shape, group, row, rows, table.by_rows[rows], &tile);
+        RunTile(job, shape, group, row, rows, table.by_rows[rows], row == begin, &tile);
         row += rows;
       }
     }
