@@ -69,13 +69,16 @@ double PairsOf(const Phases& a, const Phases& b) {
   return Median(std::move(ratios));
 }
 
-bool DifferInTpOnly(const Split& a, const Split& b) {
-  return a.dp == b.dp && a.pp == b.pp && a.ep == b.ep && a.cp == b.cp && a.dcp == b.dcp;
+bool DifferInTpOnly(const LayoutFigures& layout, const LayoutFigures& than) {
+  const Split& a = layout.split;
+  const Split& b = than.split;
+  return a.dp == b.dp && a.pp == b.pp && a.ep == b.ep && a.cp == b.cp && a.dcp == b.dcp &&
+         layout.threads == than.threads;
 }
 
 std::optional<double> PrefillCeiling(const LayoutFigures& layout, const Phases& prefill,
                                      const LayoutFigures& than, const Phases& than_prefill) {
-  if (!DifferInTpOnly(layout.split, than.split) || layout.threads != than.threads) return {};
+  if (!DifferInTpOnly(layout, than)) return {};
   if (layout.cores < layout.all_threads() || than.cores < than.all_threads()) return {};
   const double whole_s = Seconds(than_prefill);
   const double computing_s = whole_s - TransferSeconds(than_prefill, Scope::kTp);
@@ -182,7 +185,7 @@ std::string ProbeText(const SpeedReport& report) {
 std::string CeilingText(const SpeedReport& report) {
   const LayoutFigures& than = *report.against;
   std::string text;
-  if (DifferInTpOnly(report.measured.split, than.split)) {
+  if (DifferInTpOnly(report.measured, than)) {
     text = fmt::format("prefill, by the largest share alone: at most {:.3f}x\n",
                        report.measured.tp_ceiling / than.tp_ceiling);
   }

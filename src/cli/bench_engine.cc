@@ -137,6 +137,8 @@ Result<std::unique_ptr<Side>> EngineBench::Plan(const LayoutChoice& choice, cons
   order.to_measure = choice.to_measure;
   order.settings.threads = choice.threads;
   order.settings.max_num_seqs = largest_;
+  // Two layouts are there at once.
+  if (!flags_.against.empty()) order.settings.memory_utilization /= 2;
   order.settings.max_model_len = static_cast<uint32_t>(positions) + side->lead_tokens;
   order.log_level = "warning";
   ASSIGN_OR_RETURN(side->host, EngineHost::Open(std::move(order)));
