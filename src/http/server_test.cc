@@ -250,7 +250,7 @@ TEST_F(ServerTest, RefusesWhatIsNotWellFormed) {
       {"GET / HTTP/9.9\r\nHost: a\r\n\r\n", 400, "not valid"},
       {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "not valid"},
       {"\x16\x03\x01\x02", 400, "not valid"},
-      {std::string("GET /\0 HTTP/1.1\r\nHost: a\r\n\r\n", 29), 400, "not valid"},
+      {std::string("GET /\0 HTTP/1.1\r\nHost: a\r\n\r\n", 28), 400, "not valid"},
   };
   for (const Case& c : cases) {
     RawClient client(server_->port());
