@@ -45,7 +45,8 @@ void SplitFlags::AddTo(OptionTable* table) {
   axis("--cp", "Ranks that share the KV of a sequence, in runs of 512 positions, and long prefills",
        &cp, {"--prefill-context-parallel-size", "-pcp"});
   axis("--decode-context-parallel-size", "Like --cp, over the tp ranks (-dcp)", &dcp, {"-dcp"});
-  table->Switch(section, "--enable-expert-parallel", "Experts over all ranks of a stage",
+  table->Switch(section, "--enable-expert-parallel",
+                "Experts over all ranks of a stage; with -dp, of each replica's",
                 &enable_expert_parallel);
   table->Text(section, "--tp-shares",
               "Shares of the tp ranks, such as 3,1; auto: by the speed of their cores", &tp_shares);
