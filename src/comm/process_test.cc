@@ -159,7 +159,8 @@ TEST_F(Processes, TheSupervisorEndsThem) {
   const auto waits = [&](uint32_t rank) {
     return board_->lines()[rank].phase.load() == static_cast<uint32_t>(RankPhase::kWaiting);
   };
-  while (!waits(1) || !waits(2)) sched_yield();
+  const auto beats = [&](uint32_t rank) { return board_->lines()[rank].beat.load(); };
+  while (beats(0) == 0 || !waits(1) || !waits(2)) sched_yield();
   EXPECT_THAT(board_->Describe(1), HasSubstr("waits in tp all_gather, call 0, for rank 0"));
   board_->End("rank 0 of the front went away");
   for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(ExitOf(rank), kCodeUnavailable);
