@@ -41,6 +41,7 @@ Result<std::unique_ptr<Service>> Service::Start(const ServeFlags& flags) {
 
 Service::~Service() {
   if (api_) api_->Stop();  // null when the port could not be had
+  expert_load_.reset();
   client_.reset();
   engine_.reset();
   replicas_.reset();
@@ -80,6 +81,9 @@ Status Service::Load(const LoadProgress& progress) {
                config.head_dim, NameOf(checkpoint->main_dtype()));
   opened.settings = flags_.model.Settings();
   ASSIGN_OR_RETURN(opened.settings.split, flags_.split.ToSplit());
+  ASSIGN_OR_RETURN(expert_load_,
+                   OpenExpertLoad(flags_.split, opened.path, ExpertLoadFile::Use::kKeep,
+                                  &opened.settings.split));
   ASSIGN_OR_RETURN(opened.plan, PlanModel(*checkpoint, opened.settings));
   const RankOptions& rank = opened.plan.executor;
   spdlog::info("{}", opened.plan.sizing.Account(rank.kv_shape.block_tokens));
@@ -104,6 +108,10 @@ Status Service::Load(const LoadProgress& progress) {
   if (!built.ok()) return built.status().Annotate("tokenizer");
   tokenizer_ = std::move(*built);
   RETURN_IF_ERROR(alone ? StartInline(opened, std::move(executor)) : StartReplicas(opened, shown));
+  const EngineClient* engine = alone ? client_.get() : replicas_.get();
+  if (expert_load_) {
+    expert_load_->Follow([engine] { return engine->bill().TotalExpertTokens(); });
+  }
   api_->SetModel({.engine = alone ? client_.get() : replicas_.get(),
                   .tokenizer = tokenizer_.get(),
                   .chat_template = template_.get(),

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "base/status.h"
+#include "cli/expert_load.h"
 #include "cli/serve_flags.h"
 #include "engine/engine.h"
 #include "http/api.h"
@@ -58,7 +59,8 @@ class Service {
   std::unique_ptr<Api> api_;
   std::unique_ptr<Engine> engine_;  // of one rank
   std::unique_ptr<EngineClient> client_;
-  std::unique_ptr<ReplicaSet> replicas_;  // of several
+  std::unique_ptr<ReplicaSet> replicas_;         // of several
+  std::unique_ptr<ExpertLoadFile> expert_load_;  // null: not kept
 };
 
 }  // namespace cleave

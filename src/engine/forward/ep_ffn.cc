@@ -65,10 +65,14 @@ EpFfn::EpFfn(const RankContext& context, RowStages* stages, RowSum* sum)
       blocks_(ColumnPlan(context.hidden_size()).blocks.size()),
       route_bytes_(RouteBytes(context.config->experts_per_token)),
       tokens_(context.config->num_experts),
+      counts_tokens_(ExpertPlaceOf(context.layout->split, context.mine().coord).column_rank == 0),
+      slot_of_(context.config->num_experts, ExpertBlock::kElsewhere),
       zeros_(context.hidden_size()),
       send_sizes_(routes_.members()),
       receive_sizes_(routes_.members()),
       next_(routes_.members()) {
+  const std::vector<uint32_t>& held = context.mine().experts;
+  for (uint32_t slot = 0; slot < held.size(); ++slot) slot_of_[held[slot]] = slot;
   const size_t rows = context.max_batch_tokens;
   const size_t top_k = context.config->experts_per_token;
   chosen_.resize(rows * top_k);
@@ -131,13 +135,13 @@ void EpFfn::Run(uint32_t layer, uint32_t rows, float* x, uint32_t thread) {
 
 void EpFfn::SendOut(uint32_t layer, const RowStages::Stage& stage, uint32_t rows) {
   routes_.Clear();
-  if (status_.ok()) status_ = ShareRoutes(stage, rows);
+  if (status_.ok()) status_ = ShareRoutes(layer, stage, rows);
   if (status_.ok()) status_ = Dispatch(layer, stage, rows);
   if (!status_.ok()) routes_.Clear();
   Assign();
 }
 
-Status EpFfn::ShareRoutes(const RowStages::Stage& stage, uint32_t rows) {
+Status EpFfn::ShareRoutes(uint32_t layer, const RowStages::Stage& stage, uint32_t rows) {
   const uint32_t top_k = router_.shape().top_k;
   const uint32_t own = routes_.OwnedBy(routes_.me(), rows).size();
   for (size_t row = 0; row < own; ++row) {
@@ -157,10 +161,9 @@ Status EpFfn::ShareRoutes(const RowStages::Stage& stage, uint32_t rows) {
         return DataLoss(
             fmt::format("row {} is routed to expert {} of {}", row, chosen[i], tokens_.size()));
       }
-      ++tokens_[chosen[i]];
     }
   }
-  routes_.Plan(chosen_.data(), rows);
+  routes_.Plan(chosen_.data(), rows, layer);
   return OkStatus();
 }
 
@@ -194,12 +197,17 @@ void EpFfn::Assign() {
   const std::span<const uint32_t> arrivals = routes_.arrivals();
   for (size_t i = 0; i < arrivals.size(); ++i) {
     const size_t row = arrivals[i];
-    std::copy_n(&chosen_[row * top_k], top_k, &arrived_chosen_[i * top_k]);
+    for (size_t k = 0; k < top_k; ++k) {
+      const uint32_t expert = chosen_[row * top_k + k];
+      const bool here = routes_.IsHere(expert, static_cast<uint32_t>(row));
+      arrived_chosen_[i * top_k + k] = here ? slot_of_[expert] : ExpertBlock::kElsewhere;
+    }
     std::copy_n(&gates_[row * top_k], top_k, &arrived_gates_[i * top_k]);
     arrived_shift_[i] = shift_[row];
   }
   experts_.Assign(arrived_chosen_.data(), arrived_gates_.data(),
                   static_cast<uint32_t>(arrivals.size()));
+  if (counts_tokens_) experts_.CountTokens(&tokens_);
 }
 
 void EpFfn::Receive(uint32_t layer, uint32_t thread) {

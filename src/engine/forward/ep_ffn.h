@@ -45,7 +45,7 @@ class EpFfn final : public Ffn {
 
   // On thread 0.
   void SendOut(uint32_t layer, const RowStages::Stage& stage, uint32_t rows);
-  Status ShareRoutes(const RowStages::Stage& stage, uint32_t rows);
+  Status ShareRoutes(uint32_t layer, const RowStages::Stage& stage, uint32_t rows);
   Status Dispatch(uint32_t layer, const RowStages::Stage& stage, uint32_t rows);
   void Assign();
   void Return(uint32_t rows);
@@ -68,7 +68,9 @@ class EpFfn final : public Ffn {
   const size_t route_bytes_;
   Status status_;
   EpCounts counts_;
-  std::vector<uint64_t> tokens_;  // [E]
+  std::vector<uint64_t> tokens_;   // [E]
+  const bool counts_tokens_;       // the first of an ep rank's ranks does
+  std::vector<uint32_t> slot_of_;  // [E] as ExpertBlock counts
 
   // Of all rows of the step.
   std::vector<uint32_t> chosen_;  // [T, k]
