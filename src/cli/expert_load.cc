@@ -112,8 +112,8 @@ void ExpertLoadFile::Follow(std::function<ExpertTokens()> counted,
   counted_ = std::move(counted);
   thread_ = std::thread([this, every] {
     std::unique_lock<std::mutex> lock(mu_);
-    while (!ending_) {
-      wake_.wait_for(lock, every, [this] { return ending_; });
+    for (bool last = false; !last;) {
+      last = wake_.wait_for(lock, every, [this] { return ending_; });
       lock.unlock();
       WriteCounted();
       lock.lock();

@@ -50,6 +50,7 @@ void SplitFlags::AddTo(OptionTable* table) {
   axis("--decode-context-parallel-size", "Like --cp, over the tp ranks (-dcp)", &dcp, {"-dcp"});
   table->Switch(section, "--enable-expert-parallel", "Experts over all ranks of a stage",
                 &enable_expert_parallel);
+  table->Alias("-ep", "--enable-expert-parallel");
   table->Text(section, "--tp-shares", "Shares of the tp ranks, such as 3,1; auto: even",
               &tp_shares);
   table->Text(section, "--pp-layers", "Layers of each stage, such as 10,20; auto: balanced",
