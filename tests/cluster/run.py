@@ -4,9 +4,10 @@
 usage: run.py CLEAVE --tiny DIR [--models DIR] [--logs DIR] CASE...
 
 A case is a text file, one line an action; blank lines and lines that begin with # say nothing,
-words are split as a shell splits them; {folder} is a folder of the case's own. Actions are done in order; the first that does not hold ends
-the case, with its line. `within S` counts from the last `signal` (or start), and is 60 where it is
-not said. TEXT is looked for; every one must be there.
+words are split as a shell splits them, {folder} in one is a folder of the case's own. Actions are
+done in order; the first that does not hold ends the case, with its line. `within S` counts from the
+last `signal` (or start), and is 60 where it is not said. TEXT is looked for; every one must be
+there.
 
   include FILE                  the lines of another file, beside this one
   model PATH [KEY=N]            tiny/NAME or a file of the models' folder, for what follows;
