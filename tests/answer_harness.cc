@@ -125,6 +125,7 @@ Outcome RunRequests(const std::string& model, const Way& way, const Requests& re
     if (id / 1000 == way.rounds - 1) outcome.answers[id % 1000] = answer;
   }
   outcome.stats = engine.stats();
+  outcome.expert_tokens = engine.expert_tokens();
   return outcome;
 }
 

@@ -36,6 +36,7 @@ struct Answer {
 struct Outcome {
   std::map<SequenceId, Answer> answers;
   EngineStats stats;
+  ExpertTokens expert_tokens;  // that this process's rank counted
 };
 
 using Requests = std::vector<SequenceSpec>;

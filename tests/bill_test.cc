@@ -4,7 +4,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <numeric>
+#include <set>
 #include <vector>
 
 #include "answer_harness.h"
@@ -79,6 +82,13 @@ void ExpectUsed(const Bill& bill, uint64_t one_shot_max_bytes) {
   for (const RankBill& rank : bill.ranks) EXPECT_GT(rank.step_ns(), 0U);
 }
 
+// The first experts are said to be the hottest.
+Split WithCopies(Split split, uint32_t copies, uint32_t experts) {
+  split.redundant_experts = copies;
+  for (uint32_t e = 0; e < experts; ++e) split.expert_loads.push_back(1000 >> (2 * e));
+  return split;
+}
+
 class BillExact : public testing::TestWithParam<Case> {};
 
 // Greedy and sampled sequences, one of them with the log-probabilities of its prompt: more rows
@@ -101,26 +111,28 @@ const Way kChunks = {.name = "chunks of 7, preempted, cached",
 
 INSTANTIATE_TEST_SUITE_P(
     Cuts, BillExact,
-    testing::Values(Case{"llama2", {.tp = 2}, kFewTokens, kBatch},
-                    Case{"llama2", {.tp = 3}, kNever, kChunks},
-                    Case{"qwen3", {.tp = 3}, kAlways, kBatch},
-                    Case{"llama3", {.tp = 2}, kFewTokens, kChunks},
-                    Case{"llama3", {.pp = 2}, kFewTokens, kBatch},
-                    Case{"llama3", {.pp = 3}, kFewTokens, kChunks},
-                    Case{"llama3", {.pp = 2, .tp = 2}, kFewTokens, kChunks},
-                    Case{"qwen2.gguf", {.pp = 2, .tp = 2}, kNever, kBatch},
-                    Case{"llama2", {.pp = 3, .tp = 2}, kFewTokens, kBatch},
-                    Case{"gemma3", {.tp = 2}, kFewTokens, kBatch},
-                    Case{"gemma3", {.pp = 2, .tp = 2}, kFewTokens, kChunks},
-                    Case{"mixtral", {.tp = 2}, kFewTokens, kBatch},
-                    Case{"mixtral", {.tp = 2, .ep = 2}, kFewTokens, kChunks},
-                    Case{"mixtral_q8.gguf", {.pp = 3, .tp = 4, .ep = 2}, kFewTokens, kBatch},
-                    Case{"mixtral_q8.gguf", {.tp = 3, .ep = 3}, kNever, kChunks},
-                    Case{"qwen3_moe_bf16", {.tp = 4, .ep = 4}, kAlways, kBatch},
-                    Case{"llama3", {.cp = 2}, kFewTokens, kBatch},
-                    Case{"llama3", {.tp = 2, .dcp = 2}, kNever, kChunks},
-                    Case{"qwen2.gguf", {.pp = 2, .tp = 2, .cp = 2, .dcp = 2}, kFewTokens, kBatch},
-                    Case{"mixtral_q8.gguf", {.tp = 2, .ep = 4, .cp = 2}, kFewTokens, kBatch}));
+    testing::Values(
+        Case{"llama2", {.tp = 2}, kFewTokens, kBatch}, Case{"llama2", {.tp = 3}, kNever, kChunks},
+        Case{"qwen3", {.tp = 3}, kAlways, kBatch}, Case{"llama3", {.tp = 2}, kFewTokens, kChunks},
+        Case{"llama3", {.pp = 2}, kFewTokens, kBatch},
+        Case{"llama3", {.pp = 3}, kFewTokens, kChunks},
+        Case{"llama3", {.pp = 2, .tp = 2}, kFewTokens, kChunks},
+        Case{"qwen2.gguf", {.pp = 2, .tp = 2}, kNever, kBatch},
+        Case{"llama2", {.pp = 3, .tp = 2}, kFewTokens, kBatch},
+        Case{"gemma3", {.tp = 2}, kFewTokens, kBatch},
+        Case{"gemma3", {.pp = 2, .tp = 2}, kFewTokens, kChunks},
+        Case{"mixtral", {.tp = 2}, kFewTokens, kBatch},
+        Case{"mixtral", {.tp = 2, .ep = 2}, kFewTokens, kChunks},
+        Case{"mixtral_q8.gguf", {.pp = 3, .tp = 4, .ep = 2}, kFewTokens, kBatch},
+        Case{"mixtral_q8.gguf", {.tp = 3, .ep = 3}, kNever, kChunks},
+        Case{"qwen3_moe_bf16", {.tp = 4, .ep = 4}, kAlways, kBatch},
+        Case{"mixtral", WithCopies({.tp = 2, .ep = 2}, 1, 5), kFewTokens, kChunks},
+        Case{"mixtral_q8.gguf", WithCopies({.tp = 3, .ep = 3}, 2, 10), kNever, kBatch},
+        Case{"qwen3_moe.gguf", WithCopies({.tp = 4, .ep = 2}, 3, 10), kFewTokens, kChunks},
+        Case{"llama3", {.cp = 2}, kFewTokens, kBatch},
+        Case{"llama3", {.tp = 2, .dcp = 2}, kNever, kChunks},
+        Case{"qwen2.gguf", {.pp = 2, .tp = 2, .cp = 2, .dcp = 2}, kFewTokens, kBatch},
+        Case{"mixtral_q8.gguf", {.tp = 2, .ep = 4, .cp = 2}, kFewTokens, kBatch}));
 
 // Sequences of several runs a rank: partials of other ranks that count, and steps of few rows.
 TEST(BillExactness, LongSequences) {
@@ -152,6 +164,51 @@ INSTANTIATE_TEST_SUITE_P(Cuts, BillExactFull,
                          [](const auto& cut) {
                            return fmt::format("pp{}tp{}", cut.param.pp, cut.param.tp);
                          });
+
+class ExpertTokensExact : public testing::TestWithParam<Case> {};
+
+// What ranks count adds up to the choices of one rank that routes every row itself; and each counts
+// what it holds.
+TEST_P(ExpertTokensExact, AreTheRoutersChoices) {
+  const Case& c = GetParam();
+  const Requests requests = MakeRequests(10, 300, 12);
+  const std::string path = CLEAVE_TINY "/" + c.model;
+  const ExpertTokens plain = RunRequests(path, kBatch, requests).expert_tokens;
+  auto checkpoint = OpenCheckpoint(path);
+  ASSERT_TRUE(checkpoint.ok());
+  const ModelConfig& config = (*checkpoint)->config();
+  uint64_t rows = 0;
+  for (const SequenceSpec& s : requests) rows += s.prompt.size() + s.sampling.max_tokens - 1;
+  EXPECT_EQ(std::accumulate(plain.begin(), plain.end(), uint64_t{0}),
+            rows * config.num_layers() * config.experts_per_token);
+  const Bill bill = RunAndBill(c, requests);
+  EXPECT_EQ(bill.TotalExpertTokens(), plain);
+  const ModelShape shape = ShapeOf(config);
+  const auto layout = MakeLayout(shape, c.split, CostsByWork(shape));
+  ASSERT_TRUE(layout.ok());
+  std::vector<std::set<uint32_t>> computed_by(shape.num_experts);  // ep ranks
+  for (const RankLayout& rank : layout->ranks) {
+    const ExpertPlace place = ExpertPlaceOf(c.split, rank.coord);
+    for (uint32_t e = 0; e < shape.num_experts; ++e) {
+      if (bill.expert_tokens[rank.rank][e] == 0) continue;
+      EXPECT_TRUE(std::binary_search(rank.experts.begin(), rank.experts.end(), e));
+      computed_by[e].insert(place.ep_rank);
+    }
+  }
+  const bool shared = std::any_of(computed_by.begin(), computed_by.end(),
+                                  [](const std::set<uint32_t>& ranks) { return ranks.size() > 1; });
+  EXPECT_EQ(shared, c.split.redundant_experts > 0) << "copies are used";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cuts, ExpertTokensExact,
+    testing::Values(
+        Case{"mixtral", {.pp = 3, .tp = 2}, kFewTokens, kBatch},
+        Case{"mixtral_q8.gguf", {.tp = 2, .cp = 2}, kFewTokens, kBatch},
+        Case{"mixtral_q8.gguf", {.pp = 2, .tp = 2, .ep = 4, .cp = 2}, kNever, kBatch},
+        Case{"qwen3_moe.gguf", {.tp = 4, .ep = 2}, kFewTokens, kBatch},
+        Case{"qwen3_moe.gguf", WithCopies({.pp = 2, .tp = 3, .ep = 3}, 3, 10), kFewTokens, kBatch},
+        Case{"mixtral_q8.gguf", WithCopies({.tp = 4, .ep = 2}, 2, 10), kNever, kBatch}));
 
 uint64_t TpBytes(const Bill& bill) {
   const RankBill total = bill.Total();

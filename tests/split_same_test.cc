@@ -81,6 +81,28 @@ INSTANTIATE_TEST_SUITE_P(
                           {.tp = 4, .ep = 4},
                           {.tp = 3, .ep = 3, .tp_shares = {2, 1, 1}}}}));
 
+// The first experts are said to be the hottest.
+Split WithCopies(Split split, uint32_t copies, uint32_t experts) {
+  split.redundant_experts = copies;
+  for (uint32_t e = 0; e < experts; ++e) split.expert_loads.push_back(1000 >> (2 * e));
+  return split;
+}
+
+INSTANTIATE_TEST_SUITE_P(Copies, SplitSame,
+                         testing::Values(Case{"mixtral",
+                                              {WithCopies({.tp = 2, .ep = 2}, 1, 5),
+                                               WithCopies({.tp = 2, .ep = 2}, 5, 5),
+                                               WithCopies({.tp = 4, .ep = 2}, 2, 5)}},
+                                         Case{"qwen3_moe.gguf",
+                                              {WithCopies({.tp = 3, .ep = 3}, 0, 10),
+                                               WithCopies({.tp = 3, .ep = 3}, 3, 10),
+                                               WithCopies({.pp = 2, .tp = 4, .ep = 4}, 2, 10)}},
+                                         Case{"qwen3_moe_bf16",
+                                              {WithCopies({.tp = 2, .ep = 2}, 2, 7)}},
+                                         Case{"mixtral_q8.gguf",
+                                              {{.tp = 3, .ep = 3, .redundant_experts = 3},
+                                               WithCopies({.tp = 2, .ep = 4, .cp = 2}, 3, 10)}}));
+
 // Sequences of several runs of 512 on every rank that shares them.
 struct LongCase {
   const char* model;

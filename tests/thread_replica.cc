@@ -40,6 +40,7 @@ class ThreadReplica final : public Executor {
     Bill bill = {.split = split_};
     for (uint32_t rank = 0; rank < statuses_.size(); ++rank) {
       bill.ranks.push_back(board->bill(rank));
+      bill.expert_tokens.push_back(board->expert_tokens(rank));
       EXPECT_TRUE(bill.ranks[rank].exact()) << "rank " << rank << " of " << BillText(bill, 0);
     }
     if (bill_ != nullptr) *bill_ = std::move(bill);

@@ -39,6 +39,7 @@ Result<std::unique_ptr<Service>> Service::Start(const ServeFlags& flags) {
 
 Service::~Service() {
   if (api_) api_->Stop();  // null when the port could not be had
+  expert_load_.reset();
   host_.reset();
 }
 
@@ -64,6 +65,8 @@ Status Service::Load(const LoadProgress& progress) {
   order.settings = flags_.model.Settings();
   ASSIGN_OR_RETURN(order.settings.split, flags_.split.ToSplit());
   order.to_measure = flags_.split.to_measure();
+  ASSIGN_OR_RETURN(expert_load_, OpenExpertLoad(flags_.split, order.model_path,
+                                                ExpertLoadFile::Use::kKeep, &order.settings.split));
   order.log_level = flags_.log_level;
   order.log_format = flags_.log_format;
   if (flags_.split.enable_expert_parallel && order.settings.split.dp > 1) {
@@ -95,6 +98,9 @@ Status Service::Load(const LoadProgress& progress) {
   if (!built.ok()) return built.status().Annotate("tokenizer");
   tokenizer_ = std::move(*built);
   RETURN_IF_ERROR(StartEngine(defaults, shown));
+  if (expert_load_) {
+    expert_load_->Follow([engine = host_->client()] { return engine->bill().TotalExpertTokens(); });
+  }
   api_->SetModel({.engine = host_->client(),
                   .tokenizer = tokenizer_.get(),
                   .chat_template = template_.get(),

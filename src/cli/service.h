@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "cli/engine_host.h"
+#include "cli/expert_load.h"
 #include "cli/serve_flags.h"
 #include "http/api.h"
 #include "metrics/metrics.h"
@@ -53,6 +54,7 @@ class Service {
   std::unique_ptr<jinja::Template> template_;
   std::unique_ptr<Api> api_;
   std::unique_ptr<EngineHost> host_;
+  std::unique_ptr<ExpertLoadFile> expert_load_;  // null: not kept
 };
 
 }  // namespace cleave

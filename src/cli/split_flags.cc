@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "split/layout.h"
 
 namespace cleave {
 namespace {
@@ -48,11 +51,22 @@ void SplitFlags::AddTo(OptionTable* table) {
   table->Switch(section, "--enable-expert-parallel",
                 "Experts over all ranks of a stage; with -dp, of each replica's",
                 &enable_expert_parallel);
+  table->Alias("-ep", "--enable-expert-parallel");
   table->Text(section, "--tp-shares",
               "Shares of the tp ranks, such as 3,1; auto: by the speed of their cores", &tp_shares);
   table->Text(section, "--pp-layers",
               "Layers of each stage, such as 10,20; auto: by the time a layer and the head take",
               &pp_layers);
+  table->Count(section, "--redundant-experts",
+               "Copies of hot experts on other ep ranks, in each layer, beside the first", 0,
+               kMaxRedundantExperts, &redundant_experts);
+  table->Text(section, "--expert-load",
+              "File of tokens per expert: experts are placed by it; kept up to date", &expert_load);
+  table->Switch(section, "--enable-eplb", "Place experts by their load, at start and restart",
+                &enable_eplb);
+  table->Text(section, "--eplb-config",
+              "With --enable-eplb: {\"num_redundant_experts\": N}, as --redundant-experts",
+              &eplb_config);
   table->OneOf(section, "--distributed-executor-backend",
                "How ranks are started; mp: processes of this machine", {"mp"}, &executor_backend);
 }
@@ -68,7 +82,36 @@ Result<Split> SplitFlags::ToSplit() const {
   if (enable_expert_parallel && ep == 1) split.ep = split.tp * split.cp;
   ASSIGN_OR_RETURN(split.tp_shares, ParseList("--tp-shares", tp_shares));
   ASSIGN_OR_RETURN(split.pp_layers, ParseList("--pp-layers", pp_layers));
+  ASSIGN_OR_RETURN(split.redundant_experts, RedundantExperts());
+  split.experts_by_load = enable_eplb || split.redundant_experts > 0 || !expert_load.empty();
   return split;
+}
+
+Result<uint32_t> SplitFlags::RedundantExperts() const {
+  if (eplb_config.empty()) return static_cast<uint32_t>(redundant_experts);
+  const auto json = nlohmann::json::parse(eplb_config, nullptr, false);
+  int64_t copies = 0;
+  bool good = json.is_object();
+  for (auto it = json.begin(); good && it != json.end(); ++it) {
+    good = it.key() == "num_redundant_experts" && it->is_number_unsigned() &&
+           it->get<uint64_t>() <= kMaxRedundantExperts;
+    if (good) copies = it->get<int64_t>();
+  }
+  if (!good) {
+    return InvalidArgument(fmt::format(
+        "--eplb-config '{}': {{\"num_redundant_experts\": N}} with N at most {} is what "
+        "is known here: experts are placed at starts only",
+        eplb_config, kMaxRedundantExperts));
+  }
+  if (copies > 0 && !enable_eplb) {
+    return InvalidArgument("--eplb-config asks for redundant experts: give --enable-eplb too");
+  }
+  if (redundant_experts > 0 && copies != redundant_experts) {
+    return InvalidArgument(
+        fmt::format("--redundant-experts {} and --eplb-config's {}: give one of them",
+                    redundant_experts, copies));
+  }
+  return static_cast<uint32_t>(copies);
 }
 
 }  // namespace cleave

@@ -72,6 +72,18 @@ RankBill Bill::Total() const {
   return total;
 }
 
+std::span<const ExpertTokens> Bill::ExpertTokensOf(uint32_t replica) const {
+  if (expert_tokens.empty()) return {};
+  const size_t count = split.ranks_per_replica();
+  return std::span(expert_tokens).subspan(replica * count, count);
+}
+
+ExpertTokens Bill::TotalExpertTokens() const {
+  ExpertTokens total;
+  for (const ExpertTokens& rank : expert_tokens) AddTokens(rank, &total);
+  return total;
+}
+
 // Words are released after the count they follow, so that a reader who sees one of a later bill
 // sees that its own was overtaken.
 void BillLine::Write(const RankBill& bill) {

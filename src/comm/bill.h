@@ -11,8 +11,10 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "comm/expert_counts.h"
 #include "comm/shared_signal.h"
 #include "comm/stats.h"
 #include "split/traffic.h"
@@ -66,7 +68,9 @@ class RankBill {
 // Of all ranks of all replicas since the start, those of dead ones included.
 struct Bill {
   Split split;
-  std::vector<RankBill> ranks = {};  // [dp · ranks of a replica], by replica, then rank
+  // [dp · ranks of a replica], by replica, then rank; empty where there is one rank in all.
+  std::vector<RankBill> ranks = {};
+  std::vector<ExpertTokens> expert_tokens = {};  // likewise, also of one; empty: no experts
 
   [[nodiscard]] uint32_t replica_of(size_t index) const {
     return static_cast<uint32_t>(index / split.ranks_per_replica());
@@ -75,6 +79,9 @@ struct Bill {
     return static_cast<uint32_t>(index % split.ranks_per_replica());
   }
   [[nodiscard]] RankBill Total() const;
+  // By rank. replica < dp; empty where there are no experts.
+  [[nodiscard]] std::span<const ExpertTokens> ExpertTokensOf(uint32_t replica) const;
+  [[nodiscard]] ExpertTokens TotalExpertTokens() const;
   // Of all stages, by the first rank of each: while it waits for another stage, the others of a
   // stage may have no step to wait in.
   [[nodiscard]] double bubble() const;

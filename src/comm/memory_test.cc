@@ -63,6 +63,7 @@ TEST(Segment, NothingOverlaps) {
   options.split = {.pp = 2, .tp = 4, .ep = 4, .cp = 2, .dcp = 2};
   options.room_bytes = 5000;
   options.channel_bytes = 5000;
+  options.experts = 10;
   const Result<SegmentPlan> plan = PlanSegment(options);
   ASSERT_TRUE(plan.ok()) << plan.status().ToString();
   EXPECT_EQ(plan->options.room_bytes, 8192U);
@@ -74,7 +75,8 @@ TEST(Segment, NothingOverlaps) {
   std::vector<Piece> pieces = {{0, sizeof(SegmentHeader)},
                                {plan->board_offset, plan->ranks * sizeof(RankLine)},
                                {plan->identity_offset, plan->ranks * sizeof(RankIdentity)},
-                               {plan->bill_offset, plan->ranks * sizeof(BillLine)}};
+                               {plan->bill_offset, plan->ranks * sizeof(BillLine)},
+                               {plan->expert_offset, plan->ranks * plan->expert_stride}};
   for (const GroupPlace& group : plan->groups) {
     for (uint32_t member = 0; member < group.ranks.size(); ++member) {
       pieces.push_back({group.LineOffset(member), sizeof(MemberLine)});
@@ -184,6 +186,7 @@ TEST_F(Joining, NotDamagedMemory) {
                                .plan_ring_bytes = header()->plan_ring_bytes,
                                .one_shot_max_bytes = header()->one_shot_max_bytes,
                                .cut = header()->cut,
+                               .experts = header()->experts,
                                .state = 0,
                                .reason = {}};
   header()->version = 99;

@@ -54,6 +54,7 @@ Status CheckOptions(const WorldOptions& options) {
   RETURN_IF_ERROR(CheckRange("room_bytes", options.room_bytes, kMinRoomBytes, kMaxRoomBytes));
   RETURN_IF_ERROR(
       CheckRange("plan_ring_bytes", options.plan_ring_bytes, 0, BroadcastRing::kMaxRingBytes));
+  RETURN_IF_ERROR(CheckRange("experts", options.experts, 0, kMaxExperts));
   return CheckRange("channel_bytes", options.channel_bytes, kMinChannelBytes, kMaxChannelBytes);
 }
 
@@ -116,7 +117,10 @@ Result<SegmentPlan> PlanSegment(const WorldOptions& options) {
   plan.identity_offset = plan.board_offset + plan.ranks * sizeof(RankLine);
   plan.bill_offset =
       RoundUp<uint64_t>(plan.identity_offset + plan.ranks * sizeof(RankIdentity), kSharedLine);
-  uint64_t end = RoundUp<uint64_t>(plan.bill_offset + plan.ranks * sizeof(BillLine), kPage);
+  plan.expert_offset =
+      RoundUp<uint64_t>(plan.bill_offset + plan.ranks * sizeof(BillLine), kSharedLine);
+  plan.expert_stride = RoundUp<uint64_t>(options.experts * sizeof(uint64_t), kSharedLine);
+  uint64_t end = RoundUp<uint64_t>(plan.expert_offset + plan.ranks * plan.expert_stride, kPage);
   plan.groups = PlaceGroups(plan.options, plan.ranks, &end);
   if (options.plan_ring_bytes > 0 && plan.ranks > 1) {
     plan.options.plan_ring_bytes = std::bit_ceil(options.plan_ring_bytes);

@@ -2,6 +2,7 @@
 // Segment: what lies where in the shared memory of one replica's ranks.
 //
 //   header | one RankLine a rank | one RankIdentity a rank | one BillLine a rank
+//   one count of tokens an expert, for each rank
 //   groups, each at a page:
 //     one MemberLine a member | two slots of room_bytes a member | one channel an ordered pair
 //   the ring of plans (comm/broadcast_ring.h), at a page, when there is one
@@ -29,6 +30,7 @@ struct WorldOptions {
   uint64_t channel_bytes = 1 << 20;     // of one point-to-point channel; rounded up to 2^k
   uint64_t plan_ring_bytes = 0;         // of the leader's plans, rounded up to 2^k; 0: none
   uint64_t one_shot_max_bytes = 16384;  // see split/traffic.h; comm/crossover.h measures it
+  uint32_t experts = 0;                 // of a layer, whose tokens ranks count; 0: none
 };
 
 inline constexpr uint64_t kMinRoomBytes = 4096;
@@ -73,13 +75,14 @@ struct SegmentHeader {
   uint64_t plan_ring_bytes;
   uint64_t one_shot_max_bytes;
   std::array<uint32_t, 5> cut;  // pp, tp, ep, cp, dcp
+  uint32_t experts;
 
   enum : uint32_t { kRunning = 0, kEnding = 1, kEnded = 2 };
   alignas(kSharedLine) std::atomic<uint32_t> state;
   std::array<char, 1020> reason;  // of the end, zero-terminated; readable when kEnded
 };
 inline constexpr uint64_t kSegmentMagic = 0x646c726f77766c63;  // "clvworld"
-inline constexpr uint32_t kSegmentVersion = 2;
+inline constexpr uint32_t kSegmentVersion = 3;
 
 enum class GroupKind : uint8_t { kPp, kTp, kEp, kCp, kDcp };
 inline constexpr uint32_t kGroupKinds = 5;
@@ -103,6 +106,8 @@ struct SegmentPlan {
   uint64_t board_offset = 0;
   uint64_t identity_offset = 0;
   uint64_t bill_offset = 0;
+  uint64_t expert_offset = 0;
+  uint64_t expert_stride = 0;     // bytes of one rank's counts
   uint64_t plan_ring_offset = 0;  // 0: none
   uint64_t plan_ring_size = 0;    // with its lines
   std::vector<GroupPlace> groups;

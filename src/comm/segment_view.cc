@@ -54,6 +54,7 @@ void SegmentView::Format(const SegmentPlan& plan, const SharedMemory& memory) {
   header->plan_ring_bytes = plan.options.plan_ring_bytes;
   header->one_shot_max_bytes = plan.options.one_shot_max_bytes;
   header->cut = CutOf(plan.options.split);
+  header->experts = plan.options.experts;
   if (plan.plan_ring_offset > 0) {
     BroadcastRing::Format({memory.data() + plan.plan_ring_offset, plan.plan_ring_size},
                           plan.ranks - 1, plan.options.plan_ring_bytes);
@@ -86,6 +87,7 @@ Result<SegmentView> SegmentView::Open(const SharedMemory& memory, uint64_t epoch
   options.channel_bytes = header->channel_bytes;
   options.plan_ring_bytes = header->plan_ring_bytes;
   options.one_shot_max_bytes = header->one_shot_max_bytes;
+  options.experts = header->experts;
   Result<SegmentPlan> plan = PlanSegment(options);
   if (!plan.ok()) return NotASegment(memory, plan.status().message());
   if (plan->size != header->size || plan->size != memory.size()) {
@@ -105,6 +107,11 @@ std::span<RankIdentity> SegmentView::identities() const {
 
 std::span<BillLine> SegmentView::bills() const {
   return {reinterpret_cast<BillLine*>(base_ + plan_.bill_offset), plan_.ranks};
+}
+
+std::span<ExpertCount> SegmentView::expert_tokens(uint32_t rank) const {
+  return {reinterpret_cast<ExpertCount*>(base_ + plan_.expert_offset + rank * plan_.expert_stride),
+          plan_.options.experts};
 }
 
 std::string SegmentView::reason() const {

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "comm/bill.h"
+#include "comm/expert_counts.h"
 #include "comm/segment.h"
 #include "comm/shared_memory.h"
 
@@ -30,6 +31,7 @@ class SegmentView {
   [[nodiscard]] std::span<RankLine> board() const;
   [[nodiscard]] std::span<RankIdentity> identities() const;
   [[nodiscard]] std::span<BillLine> bills() const;
+  [[nodiscard]] std::span<ExpertCount> expert_tokens(uint32_t rank) const;
 
   [[nodiscard]] bool ended() const {
     return header_->state.load(std::memory_order_relaxed) != SegmentHeader::kRunning;

@@ -103,6 +103,8 @@ RankLine& World::line() { return state_->seat.line(); }
 
 BillLine* World::bill() { return &state_->seat.view().bills()[rank()]; }
 
+std::span<ExpertCount> World::expert_tokens() { return state_->seat.view().expert_tokens(rank()); }
+
 uint64_t World::waited_for_ns(uint32_t r) const { return state_->seat.waited_for_ns(r); }
 
 void World::End(std::string_view reason) { state_->seat.view().End(reason); }
@@ -142,6 +144,10 @@ Result<WorldBoard> WorldBoard::Open(const SharedMemory& memory, uint64_t epoch) 
 std::span<const RankLine> WorldBoard::lines() const { return view_->board(); }
 
 RankBill WorldBoard::bill(uint32_t rank) const { return view_->bills()[rank].Read(); }
+
+ExpertTokens WorldBoard::expert_tokens(uint32_t rank) const {
+  return ReadCounts(view_->expert_tokens(rank));
+}
 
 std::string WorldBoard::Describe(uint32_t rank) const {
   return DescribeRank(view_->board()[rank], rank, view_->plan().options.split, SteadyNanos());

@@ -14,6 +14,7 @@
 
 #include "comm/bill.h"
 #include "comm/broadcast_ring.h"
+#include "comm/expert_counts.h"
 #include "comm/group.h"
 #include "comm/life.h"
 #include "comm/segment.h"
@@ -57,6 +58,8 @@ class World {
 
   // Where this rank writes its bill; the rank's thread. It does not outlive the segment.
   [[nodiscard]] BillLine* bill();
+  // Where this rank counts tokens of experts; likewise. Empty where the segment has no room for it.
+  [[nodiscard]] std::span<ExpertCount> expert_tokens();
 
   // Time spent waiting for rank `r` on all axes. Any thread.
   [[nodiscard]] uint64_t waited_for_ns(uint32_t r) const;
@@ -93,6 +96,7 @@ class WorldBoard {
   [[nodiscard]] std::span<const RankLine> lines() const;
   // As of the last step that the rank ended.
   [[nodiscard]] RankBill bill(uint32_t rank) const;
+  [[nodiscard]] ExpertTokens expert_tokens(uint32_t rank) const;
   // "rank 1 (pp 0, tp 1, cp 0) computes, since 0.2 s"
   [[nodiscard]] std::string Describe(uint32_t rank) const;
   void End(std::string_view reason);

@@ -99,6 +99,7 @@ class Engine::Impl {
     wake_.notify_one();
   }
 
+  ExpertTokens expert_tokens() const { return executor_->expert_tokens(); }
   EngineStats stats() const {
     std::lock_guard<std::mutex> lock(mu_);
     EngineStats s = published_;
@@ -268,6 +269,7 @@ void Engine::StartDrain() { impl_->StartDrain(); }
 bool Engine::Idle() const { return impl_->Idle(); }
 void Engine::FailAll(const Status& why) { impl_->FailAll(why); }
 EngineStats Engine::stats() const { return impl_->stats(); }
+ExpertTokens Engine::expert_tokens() const { return impl_->expert_tokens(); }
 const EngineConfig& Engine::config() const { return impl_->config(); }
 Status Engine::health() const { return impl_->health(); }
 

@@ -107,6 +107,7 @@ class Engine {
   void FailAll(const Status& why);
 
   [[nodiscard]] EngineStats stats() const;
+  [[nodiscard]] ExpertTokens expert_tokens() const;  // its executor's
   [[nodiscard]] const EngineConfig& config() const;
   // ok while the engine can serve; else why it died.
   [[nodiscard]] Status health() const;

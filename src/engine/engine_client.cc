@@ -16,6 +16,12 @@ class LocalEngine final : public EngineClient {
   [[nodiscard]] EngineStats stats() const override { return engine_->stats(); }
   [[nodiscard]] EngineConfig config() const override { return engine_->config(); }
   [[nodiscard]] Status health() const override { return engine_->health(); }
+  [[nodiscard]] Bill bill() const override {
+    Bill bill;
+    ExpertTokens tokens = engine_->expert_tokens();
+    if (!tokens.empty()) bill.expert_tokens.push_back(std::move(tokens));
+    return bill;
+  }
 
  private:
   Engine* const engine_;

@@ -20,7 +20,7 @@ class EngineClient {
   [[nodiscard]] virtual EngineStats stats() const = 0;
   [[nodiscard]] virtual EngineConfig config() const = 0;
   [[nodiscard]] virtual Status health() const = 0;
-  // What its ranks moved since the start; of one rank: nothing.
+  // What its ranks moved and tokens of experts since the start.
   [[nodiscard]] virtual Bill bill() const { return {}; }
 };
 

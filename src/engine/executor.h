@@ -15,6 +15,7 @@
 #include <span>
 
 #include "base/status.h"
+#include "comm/expert_counts.h"
 #include "kernels/logits.h"
 
 namespace cleave {
@@ -57,6 +58,9 @@ class Executor {
   [[nodiscard]] virtual uint32_t max_sequences() const = 0;
   [[nodiscard]] virtual uint32_t max_in_flight() const { return 1; }
   [[nodiscard]] virtual uint32_t vocab_size() const = 0;
+
+  // [E] that its rank in this process counts. Any thread.
+  [[nodiscard]] virtual ExpertTokens expert_tokens() const { return {}; }
 
   // The batch's keys and values go into the KV cache. What the batch points to is not needed after
   // the call.

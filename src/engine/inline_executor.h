@@ -27,6 +27,8 @@ class InlineExecutor final : public Executor {
   Status Submit(const ForwardBatch& batch) override;
   Status Collect(const RowSink& sink) override;
 
+  [[nodiscard]] ExpertTokens expert_tokens() const override { return runner_->expert_tokens(); }
+
   [[nodiscard]] const ModelWeights& weights() const { return runner_->weights(); }
 
  private:

@@ -38,6 +38,7 @@ Result<std::unique_ptr<RankRunner>> RankRunner::Create(std::unique_ptr<Checkpoin
   RETURN_IF_ERROR(checkpoint->config().Validate());
   std::unique_ptr<RankRunner> runner(new RankRunner(std::move(checkpoint), options, layout));
   const ModelConfig& config = runner->config();
+  runner->own_counts_ = std::vector<ExpertCount>(config.num_experts);
   const RankLayout& mine = runner->layout_.ranks[rank];
   KvShape shape = options.kv_shape;
   shape.head_dim = config.head_dim;
@@ -63,6 +64,9 @@ Result<std::unique_ptr<RankRunner>> RankRunner::Create(std::unique_ptr<Checkpoin
                       .isa = options.isa,
                       .max_batch_tokens = options.max_batch_tokens,
                       .max_positions = options.max_positions};
+  if (comm.expert_tokens.size() != config.num_experts) {
+    runner->context_.comm.expert_tokens = runner->own_counts_;
+  }
   runner->decoder_ = std::make_unique<Decoder>(runner->context_, runner->kv_.get());
   RETURN_IF_ERROR(runner->decoder_->status());
   runner->meter_.emplace(runner->context_, runner->rows_at_once_);
@@ -79,12 +83,20 @@ Result<std::unique_ptr<RankRunner>> RankRunner::Create(std::unique_ptr<Checkpoin
 Status RankRunner::Forward(const ForwardBatch& batch) {
   const uint64_t start_ns = SteadyNanos();
   RETURN_IF_ERROR(decoder_->Forward(batch));
+  WriteExpertTokens();
   meter_->BookForward(batch.token_ids,
                       {.wide_rows = decoder_->wide_rows(),
                        .ep = decoder_->ep_counts(),
                        .cp = decoder_->cp_counts()},
                       SteadyNanos() - start_ns);
   return OkStatus();
+}
+
+void RankRunner::WriteExpertTokens() {
+  const std::span<const uint64_t> tokens = decoder_->expert_tokens();
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    context_.comm.expert_tokens[i].store(tokens[i], std::memory_order_relaxed);
+  }
 }
 
 Status RankRunner::Results(std::span<const WantedRow> wanted, const RowSink& sink) {

@@ -66,10 +66,15 @@ class RankRunner {
   [[nodiscard]] const Layout& layout() const { return layout_; }
   [[nodiscard]] const ModelWeights& weights() const { return weights_; }
   [[nodiscard]] uint64_t wide_rows() const { return decoder_->wide_rows(); }
+  // Of the steps that ended. Any thread.
+  [[nodiscard]] ExpertTokens expert_tokens() const {
+    return ReadCounts(context_.comm.expert_tokens);
+  }
 
  private:
   RankRunner(std::unique_ptr<Checkpoint> checkpoint, const RankOptions& options,
              const Layout& layout);
+  void WriteExpertTokens();
   Status GiveResults(std::span<const WantedRow> wanted, const RowSink& sink);
   Status SendResults(std::span<const WantedRow> wanted);
   Status ReceiveResults(std::span<const WantedRow> wanted, uint32_t first, const RowSink& sink);
@@ -85,8 +90,9 @@ class RankRunner {
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<Head> head_;  // on last stages, cp 0
   std::optional<RankMeter> meter_;
-  std::vector<MaxLogit> highest_;  // [rows at once] on their way between stages
-  std::vector<float> logits_;      // [V] on the leader of a pipeline
+  std::vector<ExpertCount> own_counts_;  // [E] where nobody gave it a place for them
+  std::vector<MaxLogit> highest_;        // [rows at once] on their way between stages
+  std::vector<float> logits_;            // [V] on the leader of a pipeline
 };
 
 }  // namespace cleave

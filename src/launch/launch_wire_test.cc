@@ -232,6 +232,9 @@ WorkerSpec Orders() {
   spec.split.tp = 3;
   spec.split.tp_shares = {3, 1, 1};
   spec.split.pp_layers = {10, 20};
+  spec.split.redundant_experts = 2;
+  spec.split.expert_loads = {UINT64_MAX, 0, 7};
+  spec.split.experts_by_load = true;
   spec.rank = 17;
   spec.cpus = {4, 5};
   spec.split.cp = 3;

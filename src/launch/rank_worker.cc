@@ -14,7 +14,8 @@ RankComm CommOf(World* world, const Split& split) {
           .cp = split.cp > 1 ? world->group(Axis::kCp) : nullptr,
           .dcp = split.dcp > 1 ? world->dcp() : nullptr,
           .line = &world->line(),
-          .bill = split.ranks_per_replica() > 1 ? world->bill() : nullptr};
+          .bill = split.ranks_per_replica() > 1 ? world->bill() : nullptr,
+          .expert_tokens = world->expert_tokens()};
 }
 
 WorldOptions WorldFor(const ModelPlan& plan) {
@@ -29,6 +30,7 @@ WorldOptions WorldFor(const ModelPlan& plan) {
                    options.max_positions / options.kv_shape.block_tokens + 1);
   WorldOptions world;
   world.split = split;
+  world.experts = plan.layout.shape.num_experts;
   if (split.pp > 1) {
     world.channel_bytes =
         std::clamp(split.pp * (rows_bytes + 4096), world.channel_bytes, kMaxChannelBytes);

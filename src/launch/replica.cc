@@ -102,6 +102,16 @@ std::vector<RankBill> Replica::bills() const {
   return bills;
 }
 
+std::vector<ExpertTokens> Replica::expert_tokens() const {
+  std::lock_guard<std::mutex> lock(board_.mu);
+  std::vector<ExpertTokens> tokens = board_.expert_tokens;
+  for (uint32_t rank = 0; board_.signs != nullptr && rank < tokens.size(); ++rank) {
+    AddTokens(board_.signs->expert_tokens(rank), &tokens[rank]);
+  }
+  if (tokens.empty() || tokens.front().empty()) return {};
+  return tokens;
+}
+
 double Replica::loaded_share() const {
   std::lock_guard<std::mutex> lock(board_.mu);
   return board_.loaded_share;

@@ -30,6 +30,9 @@ struct ReplicaOptions {
   WatchOptions watch;  // split, replica are filled in from the orders
   WorldOptions world;  // split, epoch likewise
   LinkOptions link;
+  // What is known of the experts' loads when a replica is started again: its ranks then place them
+  // by it. Null: they stay. Called on the replica's thread.
+  std::function<ExpertTokens()> expert_loads = nullptr;
 };
 
 class Replica {
@@ -62,6 +65,7 @@ class Replica {
   [[nodiscard]] EngineStats stats() const;
   // What its ranks moved, by rank, likewise.
   [[nodiscard]] std::vector<RankBill> bills() const;
+  [[nodiscard]] std::vector<ExpertTokens> expert_tokens() const;  // empty: a model without experts
   [[nodiscard]] double loaded_share() const;
   [[nodiscard]] uint64_t epoch() const;
   // Of the present processes, by rank.
@@ -77,10 +81,11 @@ class Replica {
     WatchState state = WatchState::kIdle;
     Status why;
     Status trouble;
-    std::shared_ptr<EngineLink> link;   // see link()
-    EngineStats retired;                // of links that died
-    std::vector<RankBill> bills;        // by rank, of starts that are over
-    const WorldBoard* signs = nullptr;  // of the present start
+    std::shared_ptr<EngineLink> link;         // see link()
+    EngineStats retired;                      // of links that died
+    std::vector<RankBill> bills;              // by rank, of starts that are over
+    std::vector<ExpertTokens> expert_tokens;  // likewise
+    const WorldBoard* signs = nullptr;        // of the present start
     double loaded_share = 0;
     uint64_t epoch = 0;
     std::vector<int> pids;

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "launch/wire.h"
@@ -50,6 +51,7 @@ Replica::Driver::Driver(std::vector<WorkerSpec> orders, ReplicaOptions options, 
       wake_fd_(wake_fd),
       watch_(options_.watch) {
   board_->bills.resize(orders_.size());
+  board_->expert_tokens.resize(orders_.size());
 }
 
 void Replica::Driver::Run() {
@@ -96,8 +98,20 @@ void Replica::Driver::Perform(const WatchDecision& decision) {
   }
 }
 
+// Sizes stay: an ep rank has as many slots, whatever the loads.
+void Replica::Driver::PlaceExperts() {
+  if (epoch_ == 0 || !options_.expert_loads) return;
+  const ExpertTokens loads = options_.expert_loads();
+  const uint64_t sum = std::accumulate(loads.begin(), loads.end(), uint64_t{0});
+  if (sum == 0) return;
+  for (WorkerSpec& orders : orders_) orders.split.expert_loads = loads;
+  spdlog::info("replica {}: experts are placed by the load of {} tokens", orders_.front().replica,
+               sum);
+}
+
 Status Replica::Driver::Spawn() {
   Clear();  // a rest that is over within one turn of the loop was never published
+  PlaceExperts();
   ++epoch_;
   WorldOptions world = options_.world;
   world.epoch = epoch_;
@@ -286,6 +300,7 @@ void Replica::Driver::RetireBills() {
   const WorldBoard* signs = std::exchange(board_->signs, nullptr);
   for (uint32_t rank = 0; signs != nullptr && rank < board_->bills.size(); ++rank) {
     board_->bills[rank].Add(signs->bill(rank));
+    AddTokens(signs->expert_tokens(rank), &board_->expert_tokens[rank]);
   }
 }
 

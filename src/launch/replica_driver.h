@@ -31,6 +31,7 @@ class Replica::Driver {
   };
 
   Status Spawn();
+  void PlaceExperts();
   Status SpawnRank(uint32_t rank, int link_fd);
   void Perform(const WatchDecision& decision);
   void Serve();

@@ -56,7 +56,14 @@ ReplicaSet::ReplicaSet(std::vector<std::vector<WorkerSpec>> orders, const Replic
       choice_(static_cast<uint32_t>(orders.size()), config_.block_size,
               orders.size() * size_t{config_.num_blocks}),
       epochs_(orders.size(), 1) {
-  const ReplicaOptions own = WithRestarts(options, orders.size());
+  ReplicaOptions own = WithRestarts(options, orders.size());
+  if (split_.ep > 1 && split_.experts_by_load) {
+    own.expert_loads = [this] {
+      ExpertTokens loads = split_.expert_loads;
+      AddTokens(bill().TotalExpertTokens(), &loads);
+      return loads;
+    };
+  }
   for (uint32_t i = 0; i < orders.size(); ++i) {
     EngineObserver* observer =
         observers.empty() ? nullptr : observers[std::min<size_t>(i, observers.size() - 1)];
@@ -218,6 +225,9 @@ Bill ReplicaSet::bill() const {
   Bill bill = {.split = split_};
   for (const auto& replica : replicas_) {
     for (const RankBill& rank : replica->bills()) bill.ranks.push_back(rank);
+    for (ExpertTokens& rank : replica->expert_tokens()) {
+      bill.expert_tokens.push_back(std::move(rank));
+    }
   }
   return bill;
 }

@@ -34,7 +34,7 @@ namespace {
   [[maybe_unused]] const auto& [a, b, c, d, e, f, g] = s;
 }
 [[maybe_unused]] void CountFields(const Split& s) {
-  [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h] = s;
+  [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, j, k] = s;
 }
 [[maybe_unused]] void CountFields(const EngineConfig& s) {
   [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, j, k, l] = s;
@@ -61,7 +61,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ModelSettings, dtype, kv_cache_dtype, block_s
                                    kv_cache_memory_bytes, threads)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Sizing, max_model_len, num_blocks, kv_partitions, weight_bytes,
                                    kv_bytes, runtime_bytes, budget_bytes)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Split, dp, pp, tp, ep, cp, dcp, tp_shares, pp_layers)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Split, dp, pp, tp, ep, cp, dcp, tp_shares, pp_layers,
+                                   redundant_experts, expert_loads, experts_by_load)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EngineConfig, max_model_len, max_num_seqs,
                                    max_num_batched_tokens, max_num_queued_reqs,
                                    max_num_queued_tokens, block_size, num_blocks, kv_partitions,

@@ -38,7 +38,14 @@ CommMetrics::CommMetrics(prometheus::Registry* r, const std::string& model_name)
       bubble_(prometheus::BuildGauge()
                   .Name("cleave_pp_bubble_ratio")
                   .Help("Share of a rank's time inside steps spent waiting for another stage.")
-                  .Register(*r)) {}
+                  .Register(*r)),
+      expert_tokens_(Counters(r, "cleave_expert_tokens_total",
+                              "Tokens computed by an expert, over all layers.")),
+      expert_imbalance_(prometheus::BuildGauge()
+                            .Name("cleave_expert_imbalance")
+                            .Help("Largest load of an ep rank (of an expert, where ep is 1) over "
+                                  "the mean, in tokens since the start; 1 is even.")
+                            .Register(*r)) {}
 
 void CommMetrics::Update(const Bill& bill) {
   for (size_t i = 0; i < bill.ranks.size(); ++i) {
@@ -47,6 +54,23 @@ void CommMetrics::Update(const Bill& bill) {
                                        {"rank", std::to_string(bill.rank_of(i))}};
     UpdateRank(bill.ranks[i], labels);
     if (bill.split.pp > 1) bubble_.Add(labels).Set(bill.ranks[i].bubble());
+  }
+  if (!bill.expert_tokens.empty()) UpdateExperts(bill);
+}
+
+void CommMetrics::UpdateExperts(const Bill& bill) {
+  for (uint32_t replica = 0; replica < bill.split.dp; ++replica) {
+    const std::span<const ExpertTokens> ranks = bill.ExpertTokensOf(replica);
+    const prometheus::Labels labels = {{"model_name", model_name_},
+                                       {"engine", std::to_string(replica)}};
+    ExpertTokens tokens;
+    for (const ExpertTokens& rank : ranks) AddTokens(rank, &tokens);
+    for (size_t expert = 0; expert < tokens.size(); ++expert) {
+      prometheus::Labels all = labels;
+      all.insert({"expert", std::to_string(expert)});
+      Follow(&expert_tokens_, all, static_cast<double>(tokens[expert]));
+    }
+    expert_imbalance_.Add(labels).Set(ExpertImbalance(bill.split, ranks));
   }
 }
 

@@ -115,6 +115,30 @@ TEST(ServerMetricsTest, TotalsOfRanksFollowTheBill) {
   EXPECT_THAT(text, Not(HasSubstr("axis=\"tp\""))) << "what was not used is not listed";
 }
 
+TEST(ServerMetricsTest, ExpertsByReplica) {
+  ServerMetrics metrics;
+  metrics.AttachModel(Facts());
+  Bill bill = {.split = {.dp = 2, .tp = 2, .ep = 2}, .ranks = std::vector<RankBill>(4)};
+  bill.expert_tokens = {{3, 0, 0}, {0, 1, 2}, {7, 2, 0}, {0, 0, 1}};
+  const std::string name = "model_name=\"tiny \\\"quoted\\\"\"} ";
+  const std::string text = metrics.Expose({.bill = &bill});
+  EXPECT_THAT(text,
+              HasSubstr("cleave_expert_tokens_total{engine=\"0\",expert=\"0\"," + name + "3\n"));
+  EXPECT_THAT(text,
+              HasSubstr("cleave_expert_tokens_total{engine=\"0\",expert=\"2\"," + name + "2\n"));
+  EXPECT_THAT(text,
+              HasSubstr("cleave_expert_tokens_total{engine=\"1\",expert=\"2\"," + name + "1\n"));
+  EXPECT_THAT(text, HasSubstr("cleave_expert_imbalance{engine=\"0\"," + name + "1\n"));
+  EXPECT_THAT(text, HasSubstr("cleave_expert_imbalance{engine=\"1\"," + name + "1.8\n"));
+  // Of one rank: over the experts.
+  Bill alone;
+  alone.expert_tokens = {{1, 0, 5}};
+  ServerMetrics other;
+  other.AttachModel(Facts());
+  const std::string later = other.Expose({.bill = &alone});
+  EXPECT_THAT(later, HasSubstr("cleave_expert_imbalance{engine=\"0\"," + name + "2.5\n"));
+}
+
 TEST(ServerMetricsTest, ObservesEndsByReason) {
   ServerMetrics metrics;
   EngineObserver* observer = metrics.AttachModel(Facts());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/rng.h"  // Uint128
 #include "split/balance.h"
@@ -42,7 +43,7 @@ Range GroupHeads(const StageShares& shares, const Split& split, uint32_t tp) {
 }
 
 RankLayout MakeRank(const ModelShape& shape, const Split& split, const StageShares& shares,
-                    const RankCoord& coord) {
+                    const ExpertPlacement& placement, const RankCoord& coord) {
   RankLayout rank;
   rank.rank = RankOf(split, coord);
   rank.coord = coord;
@@ -52,9 +53,12 @@ RankLayout MakeRank(const ModelShape& shape, const Split& split, const StageShar
   rank.kv_heads = KvOf(GroupHeads(shares, split, coord.tp), shape.q_per_kv());
   rank.ffn_columns = shares.ffn_columns[coord.tp * split.cp + coord.cp];
   rank.vocab_rows = shares.vocab_rows[coord.tp];
-  const Range experts = shares.experts[ExpertPlaceOf(split, coord).ep_rank];
-  rank.experts.resize(experts.size());
-  std::iota(rank.experts.begin(), rank.experts.end(), experts.begin);
+  if (split.ep > 1) {
+    rank.experts = placement.held[ExpertPlaceOf(split, coord).ep_rank];
+  } else {
+    rank.experts.resize(shape.num_experts);
+    std::iota(rank.experts.begin(), rank.experts.end(), 0U);
+  }
   return rank;
 }
 
@@ -104,14 +108,36 @@ double Layout::AttentionImbalance() const {
 }
 
 double Layout::FfnImbalance() const {
-  uint64_t most = 0;
-  for (const RankLayout& rank : ranks) {
-    const uint64_t held = split.ep == 1 ? 1 : rank.experts.size();
-    most = std::max<uint64_t>(most, held * rank.ffn_columns.size());
+  // [ep] parts of the tokens' experts.
+  std::vector<double> parts(split.ep, 1);
+  if (split.ep > 1) {
+    const auto load = [&](uint32_t e) {
+      return split.expert_loads.empty() ? 1.0 : static_cast<double>(split.expert_loads[e]);
+    };
+    double sum = 0;
+    std::fill(parts.begin(), parts.end(), 0.0);
+    for (uint32_t e = 0; e < shape.num_experts; ++e) sum += load(e);
+    for (uint32_t ep_rank = 0; ep_rank < split.ep; ++ep_rank) {
+      if (sum == 0) parts[ep_rank] = ExpertsComputedBy(ep_rank) / shape.num_experts;
+      for (const uint32_t e : sum == 0 ? std::vector<uint32_t>() : experts.held[ep_rank]) {
+        parts[ep_rank] += load(e) / sum * experts.turns_of(e, ep_rank) / kExpertTurns;
+      }
+    }
   }
-  const uint64_t experts = split.ep == 1 ? 1 : shape.num_experts;
+  double most = 0;
+  for (const RankLayout& rank : ranks) {
+    const double part = parts[split.ep == 1 ? 0 : ExpertPlaceOf(split, rank.coord).ep_rank];
+    most = std::max(most, part * rank.ffn_columns.size());
+  }
   const uint32_t sharers = split.ep == 1 ? split.tp : split.ranks_per_stage();
-  return static_cast<double>(most) * sharers / (static_cast<double>(experts) * shape.ffn_size);
+  return most * sharers / shape.ffn_size;
+}
+
+double Layout::ExpertsComputedBy(uint32_t ep_rank) const {
+  if (split.ep == 1) return shape.num_experts;
+  uint64_t turns = 0;
+  for (const uint32_t e : experts.held[ep_rank]) turns += experts.turns_of(e, ep_rank);
+  return static_cast<double>(turns) / kExpertTurns;
 }
 
 double Layout::TpCeiling() const {
@@ -160,10 +186,16 @@ Result<Layout> MakeLayout(const ModelShape& shape, const Split& split, const Lay
   layout.split = split;
   const StageShares shares = SharesOfStage(shape, split);
   layout.replicated_kv_heads = ReplicatedKvHeads(shape, split, shares);
+  if (split.ep > 1) {
+    layout.experts = PlaceExperts({.experts = shape.num_experts,
+                                   .weights = shares.ep_weights,
+                                   .redundant = split.redundant_experts,
+                                   .loads = split.expert_loads});
+  }
   const std::vector<Range> stages = LayersOfStages(split, costs);
   for (uint32_t i = 0; i < split.ranks_per_replica(); ++i) {
     const RankCoord coord = CoordOf(split, i);
-    layout.ranks.push_back(MakeRank(shape, split, shares, coord));
+    layout.ranks.push_back(MakeRank(shape, split, shares, layout.experts, coord));
     layout.ranks.back().layers = stages[coord.pp];
   }
   return layout;

@@ -10,8 +10,9 @@
 //   FFN columns  units of 64 (a model's last unit may be shorter)
 //   vocabulary   units of 16 rows (likewise)
 //   layers       contiguous, balanced by cost, or as --pp-layers says
-//   experts      whole, over ep ranks, whose weight is their ranks' together; their columns over
-//                the ranks of an ep rank (ExpertPlaceOf), over tp when ep is 1
+//   experts      whole, over ep ranks, whose weight is their ranks' together, with the redundant
+//                copies that the split asks for (expert_placement.h); their columns over the ranks
+//                of an ep rank (ExpertPlaceOf), over tp when ep is 1
 //   positions    runs of 512: run r is held by cp rank r mod cp, and there by rank (r / cp) mod dcp
 //                of each dcp group (KvPartitionOf)
 //
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "split/expert_placement.h"
 #include "split/model_shape.h"
 #include "split/split.h"
 
@@ -38,6 +40,7 @@ inline constexpr uint32_t kRunPositions = 512;
 inline constexpr uint32_t kMaxAxisSize = 4096;
 inline constexpr uint32_t kMaxReplicaRanks = 16384;
 inline constexpr uint32_t kMaxExperts = 2048;
+inline constexpr uint32_t kMaxRedundantExperts = 2048;
 inline constexpr double kMaxLayerCost = 1e100;
 
 struct Range {
@@ -74,6 +77,7 @@ struct Layout {
   Split split;
   std::vector<RankLayout> ranks;     // of one replica, by rank
   uint32_t replicated_kv_heads = 0;  // copies beyond the first, a stage's layer
+  ExpertPlacement experts;           // where ep > 1
 
   [[nodiscard]] const RankLayout& of(const RankCoord& coord) const {
     return ranks[RankOf(split, coord)];
@@ -82,9 +86,12 @@ struct Layout {
   [[nodiscard]] Range DcpQueries(const RankCoord& coord) const;
   // The largest share over the even one, of what a stage's tp ranks compute in each half of a
   // layer: the ceiling of tp's speed-up is tp / (its weighted mean). 1 = perfectly even. Replicated
-  // KV heads are work too. With ep: over the stage's ranks, tokens spread evenly over experts.
+  // KV heads are work too. With ep: over the stage's ranks, tokens spread over experts as the
+  // split's expert_loads say, else evenly.
   [[nodiscard]] double AttentionImbalance() const;
   [[nodiscard]] double FfnImbalance() const;
+  // Of a token's work in all experts, evenly chosen, what the ep rank computes: a number of them.
+  [[nodiscard]] double ExpertsComputedBy(uint32_t ep_rank) const;
   // That ceiling, both halves weighted by their multiply-adds; exchange costs nothing.
   [[nodiscard]] double TpCeiling() const;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/rng.h"  // Uint128
 #include "base/text_table.h"
@@ -32,9 +33,43 @@ std::string RangeText(const Range& range) {
   return fmt::format("{}-{}", range.begin, range.end - 1);
 }
 
-Range ExpertRange(const RankLayout& rank) {
-  if (rank.experts.empty()) return {};
-  return {rank.experts.front(), rank.experts.back() + 1};
+// "0-3,7".
+std::string ExpertsText(const std::vector<uint32_t>& experts) {
+  if (experts.empty()) return "-";
+  std::string text;
+  for (size_t i = 0; i < experts.size();) {
+    size_t end = i + 1;
+    while (end < experts.size() && experts[end] == experts[end - 1] + 1) ++end;
+    if (!text.empty()) text += ",";
+    text += RangeText({experts[i], experts[end - 1] + 1});
+    i = end;
+  }
+  return text;
+}
+
+// Experts that lie on more than one ep rank, with these.
+std::vector<std::pair<uint32_t, std::vector<uint32_t>>> CopiedExperts(const Layout& layout) {
+  std::vector<std::pair<uint32_t, std::vector<uint32_t>>> copied;
+  for (uint32_t expert = 0; layout.split.redundant_experts > 0 && expert < layout.shape.num_experts;
+       ++expert) {
+    std::vector<uint32_t> holders;
+    for (uint32_t ep_rank = 0; ep_rank < layout.split.ep; ++ep_rank) {
+      const std::vector<uint32_t>& held = layout.experts.held[ep_rank];
+      if (std::binary_search(held.begin(), held.end(), expert)) holders.push_back(ep_rank);
+    }
+    if (holders.size() > 1) copied.emplace_back(expert, std::move(holders));
+  }
+  return copied;
+}
+
+std::string CopiesText(const Layout& layout) {
+  std::vector<std::string> texts;
+  for (const auto& [expert, holders] : CopiedExperts(layout)) {
+    texts.push_back(fmt::format("{} on ep ranks {}", expert, fmt::join(holders, ",")));
+  }
+  if (texts.empty()) return "";
+  return fmt::format("copies of experts beyond the first: {} a layer; {}\n",
+                     layout.split.redundant_experts, fmt::join(texts, "; "));
 }
 
 std::string BytesText(uint64_t bytes) {
@@ -55,7 +90,7 @@ std::string RankTable(const LayoutReport& report) {
                     fmt::format("{}", ExpertPlaceOf(report.layout->split, rank.coord).ep_rank),
                     fmt::format("{}", rank.coord.cp), RangeText(rank.layers),
                     RangeText(rank.q_heads), RangeText(rank.kv_heads), RangeText(rank.ffn_columns),
-                    words ? RangeText(rank.vocab_rows) : "-", RangeText(ExpertRange(rank)),
+                    words ? RangeText(rank.vocab_rows) : "-", ExpertsText(rank.experts),
                     report.bytes == nullptr
                         ? "-"
                         : BytesText(WeightBytesOf(*report.layout, rank, *report.bytes)),
@@ -117,6 +152,7 @@ Json SplitJson(const Split& split) {
             {"ep", split.ep}, {"cp", split.cp}, {"dcp", split.dcp}};
   if (!split.tp_shares.empty()) json["tp_shares"] = split.tp_shares;
   if (!split.pp_layers.empty()) json["pp_layers"] = split.pp_layers;
+  if (split.redundant_experts > 0) json["redundant_experts"] = split.redundant_experts;
   return json;
 }
 
@@ -172,6 +208,7 @@ std::string ReportText(const LayoutReport& report) {
       "{:.2f}x\n",
       layout.replicated_kv_heads, ReplicatedKvBytes(report), layout.AttentionImbalance(),
       layout.FfnImbalance(), layout.TpCeiling());
+  text += CopiesText(layout);
   text += TrafficText("a decoded token", report, 1);
   text += TrafficText(fmt::format("a prefill of {} tokens", report.prefill_tokens).c_str(), report,
                       report.prefill_tokens);
@@ -188,6 +225,12 @@ std::string ReportJson(const LayoutReport& report) {
   json["world_size"] = layout.split.world_size();
   json["replicated_kv_heads"] = layout.replicated_kv_heads;
   json["replicated_kv_bytes_per_token_and_layer"] = ReplicatedKvBytes(report);
+  if (layout.split.redundant_experts > 0) {
+    json["copied_experts"] = Json::array();
+    for (const auto& [expert, holders] : CopiedExperts(layout)) {
+      json["copied_experts"].push_back({{"expert", expert}, {"ep_ranks", holders}});
+    }
+  }
   json["attention_imbalance"] = layout.AttentionImbalance();
   json["ffn_imbalance"] = layout.FfnImbalance();
   json["tp_ceiling"] = layout.TpCeiling();

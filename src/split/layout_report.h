@@ -46,7 +46,8 @@ TrafficTotals StepTotals(const Layout& layout, uint32_t tokens, const TrafficOpt
 // Several lines: a table of ranks, then traffic of a decoded token and of a prefill.
 std::string ReportText(const LayoutReport& report);
 // {"split": {"dp", …}, "world_size", "replicated_kv_heads",
-//  "replicated_kv_bytes_per_token_and_layer", "attention_imbalance", "ffn_imbalance", "tp_ceiling",
+//  "replicated_kv_bytes_per_token_and_layer", with redundant experts "copied_experts":
+//  [{"expert", "ep_ranks": […]}…], "attention_imbalance", "ffn_imbalance", "tp_ceiling",
 //  "ranks": [{"rank", "pp", "tp", "ep", "cp", "layers": [begin, end], "q_heads", "kv_heads",
 //             "ffn_columns", "vocab_rows", "experts", "weight_bytes", "kv_bytes_per_token"}],
 //  "traffic": {"whole", "decode": {"tokens", "axes": [{"axis", "ops": [{"op", "calls", "bytes"}…

@@ -57,6 +57,7 @@ TEST(LayoutReport, WeightsOfRanksAddUpToTheModelAndItsCopies) {
     for (const LayerBytes& layer : bytes.layers) {
       expected += layer.query * split.cp + layer.kv / shape.num_kv_heads * kv_heads +
                   layer.ffn * (split.ep == 1 ? split.cp : 1) +
+                  layer.ffn / std::max(shape.num_experts, 1U) * split.redundant_experts +
                   layer.common * split.ranks_per_stage();
     }
     ASSERT_EQ(held, expected) << split.ToString();
@@ -91,6 +92,26 @@ TEST(LayoutReport, TextSaysWhoHoldsWhatAndWhatItCosts) {
   const Layout one = Make(DemoShape(), {});
   report.layout = &one;
   EXPECT_THAT(ReportText(report), HasSubstr("a decoded token: nothing is exchanged"));
+}
+
+TEST(LayoutReport, SaysWhichExpertsHaveCopies) {
+  ModelShape shape = DemoShape();
+  shape.num_experts = 10;
+  shape.experts_per_token = 2;
+  Split split{.tp = 2, .ep = 2, .redundant_experts = 1};
+  split.expert_loads = {1, 1, 1, 1, 1, 1, 1, 80, 1, 1};
+  const Layout layout = Make(shape, split);
+  LayoutReport report;
+  report.layout = &layout;
+  EXPECT_THAT(ReportText(report),
+              HasSubstr("copies of experts beyond the first: 1 a layer; 7 on ep ranks 0,1\n"));
+  const nlohmann::json json = nlohmann::json::parse(ReportJson(report));
+  EXPECT_EQ(json["split"]["redundant_experts"], 1);
+  EXPECT_EQ(json["copied_experts"][0]["expert"], 7);
+  EXPECT_EQ(json["copied_experts"][0]["ep_ranks"], nlohmann::json::array({0, 1}));
+  uint64_t held = 0;
+  for (const auto& rank : json["ranks"]) held += rank["experts"].size();
+  EXPECT_EQ(held, 11);
 }
 
 TEST(LayoutReport, JsonHoldsTheLayoutAndItsTraffic) {

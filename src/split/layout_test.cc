@@ -177,8 +177,15 @@ void ExpectFfnHeld(const Layout& layout, uint32_t stage) {
       for (uint32_t c = rank.ffn_columns.begin; c < rank.ffn_columns.end; ++c) ++held[e * f + c];
     }
   }
-  const uint32_t times = layout.split.ep == 1 ? layout.split.cp : 1;
-  for (const uint32_t count : held) ASSERT_EQ(count, times) << layout.split.ToString();
+  uint64_t copies = 0;
+  for (uint32_t e = 0; e < experts; ++e) {
+    // All columns of an expert as often as the first.
+    const uint32_t times = held[e * f];
+    for (uint32_t c = 0; c < f; ++c) ASSERT_EQ(held[e * f + c], times) << layout.split.ToString();
+    ASSERT_GE(times, layout.split.ep == 1 ? layout.split.cp : 1);
+    copies += times - (layout.split.ep == 1 ? layout.split.cp : 1);
+  }
+  ASSERT_EQ(copies, layout.split.redundant_experts) << layout.split.ToString();
 }
 
 // Copies of KV heads beyond the first, from who reads what.
@@ -334,6 +341,27 @@ TEST(Layout, CutsOddVocabularies) {
       EXPECT_EQ(layout.ranks.back().vocab_rows.end, vocab);
     }
   }
+}
+
+TEST(Layout, CopiesOfExpertsShareTheirTokens) {
+  ModelShape shape = DemoShape();
+  shape.num_experts = 10;
+  shape.experts_per_token = 2;
+  Split split{.tp = 2, .ep = 2, .cp = 2, .redundant_experts = 2};
+  split.expert_loads = {90, 1, 1, 1, 1, 1, 1, 1, 1, 2};
+  const Layout layout = Make(shape, split);
+  ExpectWhole(layout);
+  for (const RankLayout& rank : layout.ranks) {
+    EXPECT_EQ(rank.experts.size(), 6);
+    EXPECT_EQ(rank.experts.front(), 0);
+  }
+  // The ranks of an ep rank hold the same, by columns.
+  EXPECT_EQ(layout.ranks[0].experts, layout.ranks[1].experts);
+  EXPECT_NE(layout.ranks[0].experts, layout.ranks[2].experts);
+  EXPECT_NEAR(layout.FfnImbalance(), 1.0, 0.02);
+  split.redundant_experts = 0;
+  EXPECT_GT(Make(shape, split).FfnImbalance(), 1.8);
+  EXPECT_DOUBLE_EQ(layout.ExpertsComputedBy(0) + layout.ExpertsComputedBy(1), 10);
 }
 
 TEST(Layout, CutsTenExpertsOverFour) {

@@ -91,6 +91,28 @@ Status CheckEp(const ModelShape& shape, const Split& split) {
   return AtMost("tp · cp / ep", ranks / split.ep, FfnLimit(shape));
 }
 
+Limit RedundantLimit(const ModelShape& shape, const Split& split) {
+  const uint64_t most = MostRedundant(shape.num_experts, split.ep);
+  if (most > kMaxRedundantExperts) return {kMaxRedundantExperts, "more are not provided for"};
+  return {static_cast<uint32_t>(most),
+          fmt::format("each of {} ep ranks holds each of {} experts once at most", split.ep,
+                      shape.num_experts)};
+}
+
+Status CheckExperts(const ModelShape& shape, const Split& split) {
+  if (!split.expert_loads.empty() && split.expert_loads.size() != shape.num_experts) {
+    return InvalidArgument(fmt::format("loads of {} experts are given; the model has {}",
+                                       split.expert_loads.size(), shape.num_experts));
+  }
+  if (split.redundant_experts == 0) return OkStatus();
+  if (split.ep == 1) {
+    return InvalidArgument(
+        fmt::format("redundant-experts is {}; ep is 1: copies need other ep ranks to lie on",
+                    split.redundant_experts));
+  }
+  return AtMost("redundant-experts", split.redundant_experts, RedundantLimit(shape, split));
+}
+
 Status CheckPp(const ModelShape& shape, const Split& split) {
   RETURN_IF_ERROR(
       AtMost("pp", split.pp,
@@ -236,6 +258,11 @@ Split Nearest(const ModelShape& shape, const Split& base) {
   return candidate;
 }
 
+std::string ExpertsThatWork(const ModelShape& shape, const Split& split) {
+  if (split.redundant_experts == 0) return fmt::format("{} loads, or none", shape.num_experts);
+  return fmt::format("redundant-experts {}", RedundantLimit(shape, split).most);
+}
+
 }  // namespace
 
 StageShares SharesOfStage(const ModelShape& shape, const Split& split) {
@@ -267,6 +294,7 @@ StageShares SharesOfStage(const ModelShape& shape, const Split& split) {
     column_weights[ep_rank].push_back(weights[place / split.cp]);
   }
   shares.experts = ShareOutWide(shape.num_experts, ep_weights);
+  shares.ep_weights = std::move(ep_weights);
   for (const std::vector<uint32_t>& by : column_weights) {
     const std::vector<Range> columns = in_units(shape.ffn_size, kFfnUnitColumns, by);
     shares.ffn_columns.insert(shares.ffn_columns.end(), columns.begin(), columns.end());
@@ -310,6 +338,7 @@ Status CheckCut(const ModelShape& shape, const Split& split) {
   RETURN_IF_ERROR(CheckSizes(split));
   RETURN_IF_ERROR(CheckTp(shape, split));
   RETURN_IF_ERROR(CheckEp(shape, split));
+  RETURN_IF_ERROR(CheckExperts(shape, split));
   RETURN_IF_ERROR(CheckPp(shape, split));
   return CheckShares(shape, split);
 }
@@ -318,6 +347,8 @@ std::string LayoutsThatWork(const ModelShape& shape, const Split& split, const L
   Split base = split;
   base.tp_shares.clear();
   base.pp_layers.clear();
+  base.redundant_experts = 0;
+  base.expert_loads.clear();
   if (CheckCut(shape, base).ok()) {
     // The sizes are good: it is the lists that are not.
     std::vector<std::string> lists;
@@ -328,6 +359,7 @@ std::string LayoutsThatWork(const ModelShape& shape, const Split& split, const L
     if (!CheckPp(shape, split).ok()) {
       lists.push_back(fmt::format("pp-layers {}", fmt::join(BalanceLayers(costs, split.pp), ",")));
     }
+    if (!CheckExperts(shape, split).ok()) lists.emplace_back(ExpertsThatWork(shape, split));
     return fmt::format("what works: {}", fmt::join(lists, " "));
   }
   const uint64_t ranks = static_cast<uint64_t>(std::max(split.pp, 1U)) * std::max(split.tp, 1U);

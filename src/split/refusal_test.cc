@@ -100,6 +100,22 @@ TEST(Refusal, NamesTheNumberTheLimitAndWhatWorks) {
               StartsWith("ep is 12; it can be at most 10: the model has 10 experts a layer"));
 }
 
+TEST(Refusal, OfCopies) {
+  EXPECT_THAT(Refusal(ExpertShape(), {.tp = 2, .ep = 2, .redundant_experts = 11}),
+              AllOf(StartsWith("redundant-experts is 11; it can be at most 10: each of 2 ep ranks "
+                               "holds each of 10 experts once at most"),
+                    HasSubstr("what works: redundant-experts 10")));
+  EXPECT_THAT(Refusal(ExpertShape(), {.tp = 2, .redundant_experts = 1}),
+              AllOf(StartsWith("redundant-experts is 1; ep is 1: copies need other ep ranks"),
+                    HasSubstr("what works: redundant-experts 0")));
+  EXPECT_THAT(Refusal(DemoShape(), {.redundant_experts = 1}), StartsWith("redundant-experts is 1"));
+  EXPECT_THAT(Refusal(ExpertShape(), {.tp = 2, .ep = 2, .expert_loads = {1, 2, 3}}),
+              StartsWith("loads of 3 experts are given; the model has 10"));
+  EXPECT_TRUE(MakeLayout(ExpertShape(), {.tp = 2, .ep = 2, .redundant_experts = 10},
+                         CostsByWork(ExpertShape()))
+                  .ok());
+}
+
 TEST(Refusal, NamesTheTightestLimit) {
   ModelShape shape = DemoShape();
   shape.num_heads = 64;
@@ -261,6 +277,7 @@ TEST(Refusal, ProposedSharesAndStagesWork) {
   for (int i = 0; i < 3000; ++i) {
     const ModelShape shape = DrawShape(&rng);
     Split split = DrawSplit(&rng, shape);
+    split.redundant_experts = 0;
     split.tp_shares.assign(Draw(&rng, 1, 9), 0);
     for (uint32_t& share : split.tp_shares) share = Draw(&rng, 0, 20);
     const Result<Layout> layout = MakeLayout(shape, split, CostsByWork(shape));

@@ -25,6 +25,7 @@ std::string Split::ToString() const {
   if (dcp != 1) text += fmt::format(" dcp={}", dcp);
   if (!tp_shares.empty()) text += fmt::format(" tp-shares={}", fmt::join(tp_shares, ","));
   if (!pp_layers.empty()) text += fmt::format(" pp-layers={}", fmt::join(pp_layers, ","));
+  if (redundant_experts != 0) text += fmt::format(" redundant-experts={}", redundant_experts);
   return text;
 }
 

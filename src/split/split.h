@@ -35,11 +35,19 @@ struct Split {
   std::vector<uint32_t> tp_shares = {};
   // Layers of each stage (--pp-layers 10,20); empty = balanced by cost.
   std::vector<uint32_t> pp_layers = {};
+  // Copies of experts beyond the first, over all ep ranks, of each layer.
+  uint32_t redundant_experts = 0;
+  // [E] what is known of the experts' loads, in any unit; empty = they are alike. With it experts
+  // are placed by load (split/expert_placement.h), without in order.
+  std::vector<uint64_t> expert_loads = {};
+  bool experts_by_load =
+      false;  // a replica that is started again takes the loads counted till then
 
   [[nodiscard]] uint32_t ranks_per_stage() const { return tp * cp; }
   [[nodiscard]] uint32_t ranks_per_replica() const { return pp * tp * cp; }
   [[nodiscard]] uint32_t world_size() const { return dp * ranks_per_replica(); }
-  // "dp=1 pp=2 tp=2 ep=1 cp=1", and "dcp=2", "tp-shares=3,1", "pp-layers=10,20" where they are set.
+  // "dp=1 pp=2 tp=2 ep=1 cp=1", and "dcp=2", "tp-shares=3,1", "pp-layers=10,20",
+  // "redundant-experts=2" where they are set.
   [[nodiscard]] std::string ToString() const;
   bool operator==(const Split&) const = default;
 };

@@ -62,6 +62,11 @@ inline Split DrawSplit(RngStream* rng, const ModelShape& shape) {
       ++split.pp_layers[rng->Below(split.pp)];
     }
   }
+  // Last, so that the draws above stay what they were.
+  if (split.ep > 1 && rng->Below(2) == 0) split.redundant_experts = Draw(rng, 1, 5);
+  if (split.ep > 1 && rng->Below(2) == 0) {
+    for (uint32_t e = 0; e < shape.num_experts; ++e) split.expert_loads.push_back(rng->Below(1000));
+  }
   return split;
 }
 

@@ -149,12 +149,13 @@ void AddCp(const Step& step) {
                    BinBytes(step, counts.exchanged));
 }
 
-// The chance that a token goes to any of `held` experts.
-double ChanceOfAny(const ModelShape& shape, size_t held) {
+// The chance that a token goes to any of `held` experts, of which some may be taken for a part of
+// the tokens only.
+double ChanceOfAny(const ModelShape& shape, double held) {
   double none = 1;
   for (uint32_t i = 0; i < shape.experts_per_token; ++i) {
     const double left = shape.num_experts - static_cast<double>(i);
-    none *= std::max(0.0, (left - static_cast<double>(held)) / left);
+    none *= std::max(0.0, (left - held) / left);
   }
   return 1 - none;
 }
@@ -232,12 +233,15 @@ EpCounts ExpectedEpCounts(const Layout& layout, uint32_t rank, uint32_t tokens, 
   const uint32_t members = layout.split.ranks_per_stage();
   const uint32_t me = PlaceOf(layout.split, mine.coord);
   const double own = EvenShare(tokens, members, me).size();
+  const auto held_by = [&](const RankLayout& r) {
+    return layout.ExpertsComputedBy(ExpertPlaceOf(layout.split, r.coord).ep_rank);
+  };
   double sent = 0;
   for (const RankLayout& other : layout.ranks) {
     if (other.coord.pp != mine.coord.pp || other.rank == rank) continue;
-    sent += own * ChanceOfAny(layout.shape, other.experts.size());
+    sent += own * ChanceOfAny(layout.shape, held_by(other));
   }
-  const double returned = (tokens - own) * ChanceOfAny(layout.shape, mine.experts.size());
+  const double returned = (tokens - own) * ChanceOfAny(layout.shape, held_by(mine));
   const double layers = mine.layers.size();
   counts.rows_sent[static_cast<uint32_t>(wire)] =
       static_cast<uint64_t>(std::llround(sent * layers));

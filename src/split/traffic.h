@@ -26,9 +26,9 @@
 //   ep all_gather      two a layer. The stage's R ranks own EvenShare(T, R, i) rows each: of own
 //                      rows the k experts (2 bytes) and gates (fp32) and the exponent (1 byte);
 //                      and, at the end, the rows added up, D · 4.
-//      all_to_all      three a layer: own rows to each other rank that holds any of their experts,
-//                      as its kernels take them (RowWireBytes); then, of totals that are not of
-//                      own rows, a flag each, and D · 4 or, wide, D · 8.
+//      all_to_all      three a layer: own rows to each other rank that computes any of their
+//                      experts, as its kernels take them (RowWireBytes); then, of totals that are
+//                      not of own rows, a flag each, and D · 4 or, wide, D · 8.
 //   cp                 of H query and G KV heads of d on this rank, each layer:
 //      all_gather      where rows are shared out (R of them here): q, k and v, in three calls,
 //                      R · (H + 2 · G) · d · 4. With dcp, q of all rows, T · H · d · 4.

@@ -4,9 +4,10 @@
 usage: run.py CLEAVE --tiny DIR [--models DIR] [--logs DIR] CASE...
 
 A case is a text file, one line an action; blank lines and lines that begin with # say nothing,
-words are split as a shell splits them. Actions are done in order; the first that does not hold ends
-the case, with its line. `within S` counts from the last `signal` (or start), and is 60 where it is
-not said. TEXT is looked for; every one must be there.
+words are split as a shell splits them, {folder} in one is a folder of the case's own. Actions are
+done in order; the first that does not hold ends the case, with its line. `within S` counts from the
+last `signal` (or start), and is 60 where it is not said. TEXT is looked for; every one must be
+there.
 
   include FILE                  the lines of another file, beside this one
   model PATH [KEY=N]            tiny/NAME or a file of the models' folder, for what follows;
@@ -96,7 +97,7 @@ class Case:
         with open(path, encoding="utf-8") as file:
             lines = file.read().splitlines()
         for number, line in enumerate(lines, 1):
-            words = self.words_of(line)
+            words = [word.replace("{folder}", self.folder) for word in self.words_of(line)]
             if not words:
                 continue
             action = getattr(self, "do_" + words[0].replace("-", "_"), None)

@@ -99,6 +99,7 @@ void Decoder::PlanBatch(const ForwardBatch& batch) {
     }
   }
   attention_.Plan(step_);
+  ffn_->Plan(step_);
 }
 
 Status Decoder::status() const {

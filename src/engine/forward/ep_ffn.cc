@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "comm/row_codec.h"
 #include "kernels/act_wire.h"
 #include "kernels/vector_ops.h"
 
@@ -65,10 +64,14 @@ EpFfn::EpFfn(const RankContext& context, RowStages* stages, RowSum* sum)
       blocks_(ColumnPlan(context.hidden_size()).blocks.size()),
       route_bytes_(RouteBytes(context.config->experts_per_token)),
       tokens_(context.config->num_experts),
+      counts_tokens_(ExpertPlaceOf(context.layout->split, context.mine().coord).column_rank == 0),
+      slot_of_(context.config->num_experts, ExpertBlock::kElsewhere),
       zeros_(context.hidden_size()),
       send_sizes_(routes_.members()),
       receive_sizes_(routes_.members()),
       next_(routes_.members()) {
+  const std::vector<uint32_t>& held = context.mine().experts;
+  for (uint32_t slot = 0; slot < held.size(); ++slot) slot_of_[held[slot]] = slot;
   const size_t rows = context.max_batch_tokens;
   const size_t top_k = context.config->experts_per_token;
   chosen_.resize(rows * top_k);
@@ -95,6 +98,9 @@ EpFfn::EpFfn(const RankContext& context, RowStages* stages, RowSum* sum)
   const size_t copies = size_t{routes_.max_owned()} * routes_.max_spread();
   const size_t total_bytes = TotalBytes(1);
   flags_.resize(copies);
+  total_at_.resize(rows);
+  parts_.resize(copies);
+  first_part_.resize(routes_.max_owned() + size_t{1});
   send_.resize(std::max(copies * row_bytes, rows * total_bytes));
   receive_.resize(std::max(rows * row_bytes, copies * total_bytes));
 }
@@ -110,15 +116,13 @@ void EpFfn::Run(uint32_t layer, uint32_t rows, float* x, uint32_t thread) {
   const RowStages::Stage& stage =
       router_.Run(layer, inputs, own.size(),
                   x + static_cast<size_t>(own.begin) * context_.hidden_size(), thread);
-  if (thread == 0) SendOut(layer, stage, rows);
-  context_.pool->Barrier();
+  SendOut(layer, stage, rows, thread);
   Receive(layer, thread);
   context_.pool->Barrier();
   experts_.Run(layer, arrived_, arrived_shift_.data(), sum_->ColumnsOf(thread), sum_->totals(),
                thread);
   context_.pool->Barrier();
-  if (thread == 0) Return(rows);
-  context_.pool->Barrier();
+  Return(rows, thread);
   if (!w.ffn_post_norm.empty()) {
     AddNormedRows(context_, w.ffn_post_norm, rows, y_.data(), x, thread);
     return;
@@ -129,15 +133,24 @@ void EpFfn::Run(uint32_t layer, uint32_t rows, float* x, uint32_t thread) {
   context_.pool->Barrier();
 }
 
-void EpFfn::SendOut(uint32_t layer, const RowStages::Stage& stage, uint32_t rows) {
-  routes_.Clear();
-  if (status_.ok()) status_ = ShareRoutes(stage, rows);
-  if (status_.ok()) status_ = Dispatch(layer, stage, rows);
-  if (!status_.ok()) routes_.Clear();
-  Assign();
+void EpFfn::SendOut(uint32_t layer, const RowStages::Stage& stage, uint32_t rows, uint32_t thread) {
+  if (thread == 0) {
+    routes_.Clear();
+    if (status_.ok()) status_ = ShareRoutes(layer, stage, rows);
+    if (!status_.ok()) routes_.Clear();
+  }
+  context_.pool->Barrier();
+  PackRows(layer, stage, rows, thread);
+  context_.pool->Barrier();
+  if (thread == 0) {
+    if (status_.ok()) status_ = Dispatch(layer);
+    if (!status_.ok()) routes_.Clear();
+    Assign();
+  }
+  context_.pool->Barrier();
 }
 
-Status EpFfn::ShareRoutes(const RowStages::Stage& stage, uint32_t rows) {
+Status EpFfn::ShareRoutes(uint32_t layer, const RowStages::Stage& stage, uint32_t rows) {
   const uint32_t top_k = router_.shape().top_k;
   const uint32_t own = routes_.OwnedBy(routes_.me(), rows).size();
   for (size_t row = 0; row < own; ++row) {
@@ -157,30 +170,41 @@ Status EpFfn::ShareRoutes(const RowStages::Stage& stage, uint32_t rows) {
         return DataLoss(
             fmt::format("row {} is routed to expert {} of {}", row, chosen[i], tokens_.size()));
       }
-      ++tokens_[chosen[i]];
     }
   }
-  routes_.Plan(chosen_.data(), rows);
+  routes_.Plan(chosen_.data(), rows, layer);
   return OkStatus();
 }
 
-Status EpFfn::Dispatch(uint32_t layer, const RowStages::Stage& stage, uint32_t rows) {
+void EpFfn::PackRows(uint32_t layer, const RowStages::Stage& stage, uint32_t rows,
+                     uint32_t thread) {
   const RowWire wire = wire_of_[layer];
   const size_t row_bytes = RowWireBytes(wire, context_.hidden_size());
   const uint32_t first_own = routes_.OwnedBy(routes_.me(), rows).begin;
   std::byte* out = send_.data();
   for (uint32_t member = 0; member < routes_.members(); ++member) {
-    for (const uint32_t row : routes_.SentTo(member)) {
-      const uint32_t own = row - first_own;
+    const std::span<const uint32_t> sent = routes_.SentTo(member);
+    const ThreadPool::Share share =
+        context_.pool->ShareOf(static_cast<uint32_t>(sent.size()), thread);
+    for (uint32_t i = share.begin; i < share.end; ++i) {
+      const uint32_t own = sent[i] - first_own;
+      std::byte* to = out + i * row_bytes;
       if (wire == RowWire::kFloat) {
-        std::memcpy(out, &stage.hidden[static_cast<size_t>(own) * context_.hidden_size()],
+        std::memcpy(to, &stage.hidden[static_cast<size_t>(own) * context_.hidden_size()],
                     row_bytes);
       } else {
         const ActKind kind = KindOf(wire);
-        StoreActRow(kind, *stage.prepared[static_cast<size_t>(kind)], blocks_, own, out);
+        StoreActRow(kind, *stage.prepared[static_cast<size_t>(kind)], blocks_, own, to);
       }
-      out += row_bytes;
     }
+    out += sent.size() * row_bytes;
+  }
+}
+
+Status EpFfn::Dispatch(uint32_t layer) {
+  const RowWire wire = wire_of_[layer];
+  const size_t row_bytes = RowWireBytes(wire, context_.hidden_size());
+  for (uint32_t member = 0; member < routes_.members(); ++member) {
     send_sizes_[member] = routes_.SentTo(member).size() * row_bytes;
     receive_sizes_[member] = routes_.ArrivingFrom(member) * row_bytes;
     if (member == routes_.me()) continue;
@@ -194,12 +218,17 @@ void EpFfn::Assign() {
   const std::span<const uint32_t> arrivals = routes_.arrivals();
   for (size_t i = 0; i < arrivals.size(); ++i) {
     const size_t row = arrivals[i];
-    std::copy_n(&chosen_[row * top_k], top_k, &arrived_chosen_[i * top_k]);
+    for (size_t k = 0; k < top_k; ++k) {
+      const uint32_t expert = chosen_[row * top_k + k];
+      const bool here = routes_.IsHere(expert, static_cast<uint32_t>(row));
+      arrived_chosen_[i * top_k + k] = here ? slot_of_[expert] : ExpertBlock::kElsewhere;
+    }
     std::copy_n(&gates_[row * top_k], top_k, &arrived_gates_[i * top_k]);
     arrived_shift_[i] = shift_[row];
   }
   experts_.Assign(arrived_chosen_.data(), arrived_gates_.data(),
                   static_cast<uint32_t>(arrivals.size()));
+  if (counts_tokens_) experts_.CountTokens(&tokens_);
 }
 
 void EpFfn::Receive(uint32_t layer, uint32_t thread) {
@@ -224,12 +253,23 @@ void EpFfn::Receive(uint32_t layer, uint32_t thread) {
   }
 }
 
-void EpFfn::Return(uint32_t rows) {
-  if (status_.ok()) status_ = ReturnFlags();
-  if (status_.ok()) status_ = ReturnTotals();
-  if (!status_.ok()) return;
-  SumOwned(rows);
-  status_ = GatherRows(rows);
+void EpFfn::Return(uint32_t rows, uint32_t thread) {
+  if (thread == 0) {
+    if (status_.ok()) status_ = ReturnFlags();
+    if (status_.ok()) PlaceTotals();
+  }
+  context_.pool->Barrier();
+  PackTotals(thread);
+  context_.pool->Barrier();
+  if (thread == 0) {
+    if (status_.ok()) status_ = ReturnTotals();
+    if (status_.ok()) PlaceParts(rows);
+  }
+  context_.pool->Barrier();
+  SumOwned(rows, thread);
+  context_.pool->Barrier();
+  if (thread == 0 && status_.ok()) status_ = GatherRows(rows);
+  context_.pool->Barrier();
 }
 
 Status EpFfn::ReturnFlags() {
@@ -242,40 +282,52 @@ Status EpFfn::ReturnFlags() {
                                     receive_sizes_);
 }
 
-Status EpFfn::ReturnTotals() {
-  const uint32_t size = context_.hidden_size();
-  const RowCodec& codec = BestRowCodec();
-  std::byte* out = send_.data();
+// Where in send_ and of which sizes.
+void EpFfn::PlaceTotals() {
   size_t row = 0;
   size_t flag = 0;
+  size_t byte = 0;
   for (uint32_t member = 0; member < routes_.members(); ++member) {
-    send_sizes_[member] = 0;
+    const size_t first = byte;
     for (uint32_t i = 0; i < routes_.ArrivingFrom(member); ++i, ++row) {
-      const int64_t* total = sum_->totals() + row * size;
       const uint8_t wide = experts_.wide()[row];
-      if (wide != 0) {
-        std::memcpy(out, total, TotalBytes(wide));
-      } else {
-        codec.narrow(total, size, reinterpret_cast<int32_t*>(out), StoreKind::kOrdinary);
-      }
-      out += TotalBytes(wide);
-      send_sizes_[member] += TotalBytes(wide);
+      total_at_[row] = byte;
+      byte += TotalBytes(wide);
       if (member == routes_.me()) continue;
       ++counts_.rows_returned;
       counts_.wide_returned += wide;
     }
+    send_sizes_[member] = byte - first;
     receive_sizes_[member] = 0;
     for (size_t i = 0; i < routes_.SentTo(member).size(); ++i) {
       receive_sizes_[member] += TotalBytes(flags_[flag++]);
     }
   }
+}
+
+void EpFfn::PackTotals(uint32_t thread) {
+  if (!status_.ok()) return;
+  const uint32_t size = context_.hidden_size();
+  const RowCodec& codec = BestRowCodec();
+  const ThreadPool::Share share =
+      context_.pool->ShareOf(static_cast<uint32_t>(routes_.arrivals().size()), thread);
+  for (size_t row = share.begin; row < share.end; ++row) {
+    const int64_t* total = sum_->totals() + row * size;
+    std::byte* to = &send_[total_at_[row]];
+    if (experts_.wide()[row] != 0) {
+      std::memcpy(to, total, TotalBytes(1));
+    } else {
+      codec.narrow(total, size, reinterpret_cast<int32_t*>(to), StoreKind::kOrdinary);
+    }
+  }
+}
+
+Status EpFfn::ReturnTotals() {
   return context_.comm.ep->AllToAll(send_.data(), send_sizes_, receive_.data(), receive_sizes_);
 }
 
-// Of own rows: the totals that came back, added.
-void EpFfn::SumOwned(uint32_t rows) {
-  const uint32_t size = context_.hidden_size();
-  const RowCodec& codec = BestRowCodec();
+// The totals of each own row, wherever they came back from.
+void EpFfn::PlaceParts(uint32_t rows) {
   size_t byte = 0;
   size_t flag = 0;
   for (uint32_t member = 0; member < routes_.members(); ++member) {
@@ -283,21 +335,33 @@ void EpFfn::SumOwned(uint32_t rows) {
     flag += routes_.SentTo(member).size();
     byte += receive_sizes_[member];
   }
-  std::array<PeerRow, kMaxGroupSize> parts;
   const Range own = routes_.OwnedBy(routes_.me(), rows);
+  size_t part = 0;
   for (uint32_t row = own.begin; row < own.end; ++row) {
-    uint32_t count = 0;
+    first_part_[row - own.begin] = part;
     for (uint32_t member = 0; member < routes_.members(); ++member) {
       Cursor& next = next_[member];
       const std::span<const uint32_t> sent = routes_.SentTo(member);
       if (next.row == sent.size() || sent[next.row] != row) continue;
       const uint8_t wide = flags_[next.flag++];
-      parts[count++] = {.data = &receive_[next.byte], .wide = wide != 0};
+      parts_[part++] = {.data = &receive_[next.byte], .wide = wide != 0};
       next.byte += TotalBytes(wide);
       ++next.row;
     }
-    SumRow(codec, zeros_.data(), false, parts.data(), count, size, shift_[row],
-           &own_y_[static_cast<size_t>(row - own.begin) * size]);
+  }
+  first_part_[own.size()] = part;
+}
+
+void EpFfn::SumOwned(uint32_t rows, uint32_t thread) {
+  if (!status_.ok()) return;
+  const uint32_t size = context_.hidden_size();
+  const RowCodec& codec = BestRowCodec();
+  const Range own = routes_.OwnedBy(routes_.me(), rows);
+  const ThreadPool::Share share = context_.pool->ShareOf(own.size(), thread);
+  for (uint32_t i = share.begin; i < share.end; ++i) {
+    const auto count = static_cast<uint32_t>(first_part_[i + 1] - first_part_[i]);
+    SumRow(codec, zeros_.data(), false, parts_.data() + first_part_[i], count, size,
+           shift_[own.begin + i], &own_y_[static_cast<size_t>(i) * size]);
   }
 }
 

@@ -18,6 +18,7 @@
 #include <span>
 #include <vector>
 
+#include "comm/row_codec.h"
 #include "engine/forward/ep_routes.h"
 #include "engine/forward/expert_block.h"
 #include "engine/forward/ffn.h"
@@ -43,18 +44,26 @@ class EpFfn final : public Ffn {
     size_t byte = 0;  // in receive_
   };
 
+  // Own rows to the experts' ranks, and totals back: all threads; thread 0 speaks to other ranks.
+  void SendOut(uint32_t layer, const RowStages::Stage& stage, uint32_t rows, uint32_t thread);
+  void Return(uint32_t rows, uint32_t thread);
+
   // On thread 0.
-  void SendOut(uint32_t layer, const RowStages::Stage& stage, uint32_t rows);
-  Status ShareRoutes(const RowStages::Stage& stage, uint32_t rows);
-  Status Dispatch(uint32_t layer, const RowStages::Stage& stage, uint32_t rows);
+  Status ShareRoutes(uint32_t layer, const RowStages::Stage& stage, uint32_t rows);
+  Status Dispatch(uint32_t layer);
   void Assign();
-  void Return(uint32_t rows);
   Status ReturnFlags();
+  void PlaceTotals();
   Status ReturnTotals();
+  void PlaceParts(uint32_t rows);
   Status GatherRows(uint32_t rows);
-  void SumOwned(uint32_t rows);
-  // This thread's share of what arrived, as the experts here take it.
+
+  // This thread's share of own rows as they go out; of what arrived, as the experts here take it;
+  // of the totals that go back; of own rows' sums.
+  void PackRows(uint32_t layer, const RowStages::Stage& stage, uint32_t rows, uint32_t thread);
   void Receive(uint32_t layer, uint32_t thread);
+  void PackTotals(uint32_t thread);
+  void SumOwned(uint32_t rows, uint32_t thread);
 
   [[nodiscard]] uint64_t TotalBytes(uint8_t wide) const;
 
@@ -68,7 +77,9 @@ class EpFfn final : public Ffn {
   const size_t route_bytes_;
   Status status_;
   EpCounts counts_;
-  std::vector<uint64_t> tokens_;  // [E]
+  std::vector<uint64_t> tokens_;   // [E]
+  const bool counts_tokens_;       // the first of an ep rank's ranks does
+  std::vector<uint32_t> slot_of_;  // [E] as ExpertBlock counts
 
   // Of all rows of the step.
   std::vector<uint32_t> chosen_;  // [T, k]
@@ -92,6 +103,9 @@ class EpFfn final : public Ffn {
   std::vector<uint64_t> send_sizes_;     // [members]
   std::vector<uint64_t> receive_sizes_;  // [members]
   std::vector<Cursor> next_;             // [members]
+  std::vector<size_t> total_at_;         // [arrived rows] in send_
+  std::vector<PeerRow> parts_;           // of own rows, one after the other
+  std::vector<size_t> first_part_;       // [own rows + 1]
 };
 
 }  // namespace cleave

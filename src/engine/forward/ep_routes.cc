@@ -7,25 +7,21 @@
 namespace cleave {
 
 EpRoutes::EpRoutes(const Layout& layout, uint32_t rank, uint32_t top_k, uint32_t max_rows)
-    : members_(layout.split.ranks_per_stage()),
+    : placement_(layout.experts),
+      members_(layout.split.ranks_per_stage()),
       column_ranks_(members_ / layout.split.ep),
       me_(rank % members_),
       top_k_(top_k),
       max_owned_(CeilDiv(max_rows, members_)),
       max_spread_(std::min(top_k, layout.split.ep) * column_ranks_),
-      place_of_(layout.shape.num_experts),
       sent_(layout.split.ep),
       arriving_(members_) {
-  for (const RankLayout& other : layout.ranks) {
-    if (other.coord.pp != layout.ranks[rank].coord.pp) continue;
-    const uint32_t place = ExpertPlaceOf(layout.split, other.coord).ep_rank;
-    for (const uint32_t expert : other.experts) place_of_[expert] = place;
-  }
   for (std::vector<uint32_t>& rows : sent_) rows.reserve(max_owned_);
   arrivals_.reserve(max_rows);
 }
 
-void EpRoutes::Plan(const uint32_t* chosen, uint32_t rows) {
+void EpRoutes::Plan(const uint32_t* chosen, uint32_t rows, uint32_t layer) {
+  layer_ = layer;
   for (std::vector<uint32_t>& sent : sent_) sent.clear();
   arrivals_.clear();
   for (uint32_t member = 0; member < members_; ++member) {
@@ -33,7 +29,7 @@ void EpRoutes::Plan(const uint32_t* chosen, uint32_t rows) {
     const size_t before = arrivals_.size();
     for (uint32_t row = owned.begin; row < owned.end; ++row) {
       for (uint32_t i = 0; i < top_k_; ++i) {
-        const uint32_t place = place_of_[chosen[static_cast<size_t>(row) * top_k_ + i]];
+        const uint32_t place = PlaceOf(chosen[static_cast<size_t>(row) * top_k_ + i], row);
         const auto add_once = [row](std::vector<uint32_t>* list) {
           if (list->empty() || list->back() != row) list->push_back(row);
         };

@@ -2,8 +2,9 @@
 // EpRoutes: which rows of a step go to which ranks of a stage, where each holds whole experts (or
 // its columns of them).
 //
+// Where an expert has copies, the row's turn (its number and the layer's) says which is taken.
 // Rows are owned in even shares: member m of the stage's R ranks owns EvenShare(rows, R, m). An
-// owner sends a row once to each member that holds any of its experts, itself included; so rows
+// owner sends a row once to each member that computes any of its experts, itself included; so rows
 // arrive in ascending order, from one owner after the other. Every member knows all rows' experts,
 // hence everybody's sizes.
 // Pure but for its own memory, which is bounded at construction; one thread.
@@ -20,10 +21,10 @@ class EpRoutes {
  public:
   EpRoutes(const Layout& layout, uint32_t rank, uint32_t top_k, uint32_t max_rows);
 
-  // chosen: [rows][top_k] experts of every row of the step.
-  void Plan(const uint32_t* chosen, uint32_t rows);
+  // chosen: [rows][top_k] experts of every row of the step, in layer `layer`.
+  void Plan(const uint32_t* chosen, uint32_t rows, uint32_t layer);
   // As if there were no rows.
-  void Clear() { Plan(nullptr, 0); }
+  void Clear() { Plan(nullptr, 0, 0); }
 
   [[nodiscard]] uint32_t members() const { return members_; }
   [[nodiscard]] uint32_t me() const { return me_; }
@@ -40,16 +41,25 @@ class EpRoutes {
   }
   // Rows that come here, ascending, and how many of them `member` owns.
   [[nodiscard]] std::span<const uint32_t> arrivals() const { return arrivals_; }
+  // Whether the row's product with the expert is made here.
+  [[nodiscard]] bool IsHere(uint32_t expert, uint32_t row) const {
+    return PlaceOf(expert, row) == me_ / column_ranks_;
+  }
   [[nodiscard]] uint32_t ArrivingFrom(uint32_t member) const { return arriving_[member]; }
 
  private:
+  [[nodiscard]] uint32_t PlaceOf(uint32_t expert, uint32_t row) const {
+    return placement_.holder(expert, row + layer_);
+  }
+
+  const ExpertPlacement placement_;
   const uint32_t members_;
   const uint32_t column_ranks_;
   const uint32_t me_;
   const uint32_t top_k_;
   const uint32_t max_owned_;
   const uint32_t max_spread_;
-  std::vector<uint32_t> place_of_;           // [E] ep rank that holds the expert
+  uint32_t layer_ = 0;
   std::vector<std::vector<uint32_t>> sent_;  // [ep] own rows
   std::vector<uint32_t> arrivals_;           // [rows]
   std::vector<uint32_t> arriving_;           // [members]

@@ -43,20 +43,24 @@ std::vector<uint32_t> Choose(RngStream* random, uint32_t rows, uint32_t experts,
 }
 
 void ExpectMatching(const Layout& layout, const std::vector<uint32_t>& chosen, uint32_t rows,
-                    uint32_t top_k, uint32_t first_rank) {
+                    uint32_t top_k, uint32_t first_rank, uint32_t layer) {
   const uint32_t members = layout.split.ranks_per_stage();
   std::vector<EpRoutes> routes;
   for (uint32_t m = 0; m < members; ++m) {
     routes.emplace_back(layout, first_rank + m, top_k, rows);
-    routes.back().Plan(chosen.data(), rows);
+    routes.back().Plan(chosen.data(), rows, layer);
   }
   for (uint32_t to = 0; to < members; ++to) {
-    const std::vector<uint32_t>& held = layout.ranks[first_rank + to].experts;
+    const RankLayout& rank = layout.ranks[first_rank + to];
+    const uint32_t place = ExpertPlaceOf(layout.split, rank.coord).ep_rank;
     std::vector<uint32_t> wanted;
     for (uint32_t row = 0; row < rows; ++row) {
       const auto* begin = &chosen[size_t{row} * top_k];
       if (std::any_of(begin, begin + top_k, [&](uint32_t e) {
-            return std::binary_search(held.begin(), held.end(), e);
+            const bool here = layout.experts.holder(e, row + layer) == place;
+            EXPECT_EQ(routes[to].IsHere(e, row), here);
+            EXPECT_TRUE(!here || std::ranges::binary_search(rank.experts, e));
+            return here;
           })) {
         wanted.push_back(row);
       }
@@ -81,17 +85,22 @@ void ExpectMatching(const Layout& layout, const std::vector<uint32_t>& chosen, u
 
 TEST(EpRoutes, WhatIsSentIsWhatIsExpected) {
   RngStream random(3);
-  const std::vector<Split> splits{{.tp = 2, .ep = 2},         {.tp = 3, .ep = 3},
-                                  {.tp = 4, .ep = 4},         {.tp = 4, .ep = 2},
-                                  {.tp = 6, .ep = 3},         {.tp = 2, .ep = 4, .cp = 2},
-                                  {.pp = 2, .tp = 3, .ep = 3}};
+  const std::vector<Split> splits{{.tp = 2, .ep = 2},
+                                  {.tp = 3, .ep = 3},
+                                  {.tp = 4, .ep = 4},
+                                  {.tp = 4, .ep = 2},
+                                  {.tp = 6, .ep = 3},
+                                  {.tp = 2, .ep = 4, .cp = 2},
+                                  {.pp = 2, .tp = 3, .ep = 3},
+                                  {.tp = 3, .ep = 3, .redundant_experts = 2},
+                                  {.tp = 4, .ep = 2, .redundant_experts = 7}};
   for (const Split& split : splits) {
     for (const uint32_t top_k : {1U, 2U, 8U}) {
       const Layout layout = LayoutOf(Shape(10, top_k), split);
       for (const uint32_t rows : {1U, 2U, 5U, 64U}) {
         const auto chosen = Choose(&random, rows, 10, top_k);
         for (uint32_t stage = 0; stage < split.pp; ++stage) {
-          ExpectMatching(layout, chosen, rows, top_k, stage * split.ranks_per_stage());
+          ExpectMatching(layout, chosen, rows, top_k, stage * split.ranks_per_stage(), stage);
         }
         if (HasFatalFailure()) FAIL() << split.ToString() << ", " << rows << " rows of " << top_k;
       }
@@ -103,7 +112,7 @@ TEST(EpRoutes, NothingGoesNowhere) {
   const Layout layout = LayoutOf(Shape(4, 2), {.tp = 2, .ep = 2});
   EpRoutes routes(layout, 1, 2, 8);
   const std::vector<uint32_t> chosen{0, 1, 1, 0, 0, 1};  // all of rank 0
-  routes.Plan(chosen.data(), 3);
+  routes.Plan(chosen.data(), 3, 0);
   EXPECT_TRUE(routes.arrivals().empty());
   EXPECT_TRUE(routes.SentTo(1).empty());
   EXPECT_EQ(routes.SentTo(0).size(), routes.OwnedBy(1, 3).size());

@@ -10,8 +10,6 @@ namespace {
 
 uint32_t IndexOf(ActKind kind) { return static_cast<uint32_t>(kind); }
 
-Range HeldBy(const RankLayout& rank) { return {rank.experts.front(), rank.experts.back() + 1}; }
-
 std::array<bool, 3> InputKindsOf(const LayerWeights& w) {
   std::array<bool, 3> used{};
   for (const ExpertWeights& expert : w.experts) {
@@ -28,13 +26,13 @@ ActTerms DownTerms(const PackedMatrix& down) { return RowStages::TermsFor(down, 
 ExpertBlock::ExpertBlock(const RankContext& context, uint32_t max_rows)
     : context_(context),
       sum_rule_(SumRuleOf(*context.config)),
-      held_(HeldBy(context.mine())),
+      slots_(static_cast<uint32_t>(context.mine().experts.size())),
       columns_(context.mine().ffn_columns.size()),
       hidden_plan_(ColumnPlan(context.hidden_size())),
-      dispatch_(max_rows, context.config->experts_per_token, held_.begin, held_.end),
+      dispatch_(max_rows, context.config->experts_per_token, 0, slots_),
       row_bound_(max_rows),
       row_wide_(max_rows) {
-  const uint32_t most = std::min(context.config->experts_per_token, held_.size());
+  const uint32_t most = std::min(context.config->experts_per_token, slots_);
   const uint32_t max_pairs = max_rows * most;
   gate_.resize(static_cast<size_t>(max_pairs) * columns_);
   up_.resize(gate_.size());
@@ -60,6 +58,13 @@ void ExpertBlock::Assign(const uint32_t* chosen, const float* gates, uint32_t ro
   rows_ = rows;
 }
 
+void ExpertBlock::CountTokens(std::vector<uint64_t>* tokens) const {
+  const std::vector<uint32_t>& experts = context_.mine().experts;
+  for (uint32_t slot = 0; slot < slots_; ++slot) {
+    (*tokens)[experts[slot]] += dispatch_.tokens(slot).size();
+  }
+}
+
 void ExpertBlock::Run(uint32_t layer, const Inputs& inputs, const int32_t* shift,
                       ThreadPool::Share columns, int64_t* totals, uint32_t thread) {
   const LayerWeights& w = context_.weights->layers[layer];
@@ -75,7 +80,7 @@ void ExpertBlock::Run(uint32_t layer, const Inputs& inputs, const int32_t* shift
 
 void ExpertBlock::Gather(uint32_t layer, const Inputs& inputs, uint32_t thread) {
   const ThreadPool::Share share = context_.pool->ShareOf(pairs(), thread);
-  const uint32_t* rows = dispatch_.tokens(held_.begin).data();
+  const uint32_t* rows = dispatch_.tokens(0).data();
   for (uint32_t kind = 0; kind < gathered_.size(); ++kind) {
     if (!input_kinds_[layer][kind]) continue;
     GatherActs(static_cast<ActKind>(kind), *inputs[kind], hidden_plan_, rows, share.begin,
@@ -84,11 +89,11 @@ void ExpertBlock::Gather(uint32_t layer, const Inputs& inputs, uint32_t thread) 
 }
 
 void ExpertBlock::MakeHidden(const LayerWeights& w, uint32_t thread) {
-  for (uint32_t expert = held_.begin; expert < held_.end; ++expert) {
-    const auto rows = static_cast<uint32_t>(dispatch_.tokens(expert).size());
+  for (uint32_t slot = 0; slot < slots_; ++slot) {
+    const auto rows = static_cast<uint32_t>(dispatch_.tokens(slot).size());
     if (rows == 0) continue;
-    const ExpertWeights& e = w.experts[expert - held_.begin];
-    const uint32_t first = dispatch_.first(expert);
+    const ExpertWeights& e = w.experts[slot];
+    const uint32_t first = dispatch_.first(slot);
     float* gate = &gate_[static_cast<size_t>(first) * columns_];
     float* up = &up_[static_cast<size_t>(first) * columns_];
     // gate and up have the same groups, so a thread finishes the columns it just made.
@@ -112,13 +117,13 @@ void ExpertBlock::MakeHidden(const LayerWeights& w, uint32_t thread) {
 
 void ExpertBlock::PrepareHidden(const LayerWeights& w, const int32_t* shift, uint32_t thread) {
   const ThreadPool::Share share = context_.pool->ShareOf(pairs(), thread);
-  const uint32_t* tokens = dispatch_.tokens(held_.begin).data();
-  const float* gates = dispatch_.gates(held_.begin).data();
-  for (uint32_t expert = held_.begin; expert < held_.end; ++expert) {
-    const uint32_t begin = std::max(share.begin, dispatch_.first(expert));
-    const uint32_t end = std::min(share.end, dispatch_.first(expert + 1));
+  const uint32_t* tokens = dispatch_.tokens(0).data();
+  const float* gates = dispatch_.gates(0).data();
+  for (uint32_t slot = 0; slot < slots_; ++slot) {
+    const uint32_t begin = std::max(share.begin, dispatch_.first(slot));
+    const uint32_t end = std::min(share.end, dispatch_.first(slot + 1));
     if (begin >= end) continue;
-    const PackedMatrix& down = w.experts[expert - held_.begin].down;
+    const PackedMatrix& down = w.experts[slot].down;
     const ActKind kind = ActKindOf(down.dtype());
     ActBuffer* acts = &*hidden_[IndexOf(kind)];
     const bool two = DownTerms(down) == ActTerms::kTwo;
@@ -139,7 +144,7 @@ void ExpertBlock::PrepareHidden(const LayerWeights& w, const int32_t* shift, uin
 
 void ExpertBlock::DecideWide() {
   std::fill_n(row_bound_.begin(), rows_, 0.0);
-  const uint32_t* tokens = dispatch_.tokens(held_.begin).data();
+  const uint32_t* tokens = dispatch_.tokens(0).data();
   for (uint32_t pair = 0; pair < pairs(); ++pair) row_bound_[tokens[pair]] += bound_[pair];
   for (uint32_t row = 0; row < rows_; ++row) {
     const bool narrow = !sum_rule_.absolute && row_bound_[row] < kNarrowBound;
@@ -154,15 +159,15 @@ void ExpertBlock::AddDown(const LayerWeights& w, const int32_t* shift, ThreadPoo
     int64_t* at = totals + static_cast<size_t>(row) * size;
     std::fill(at + columns.begin, at + columns.end, int64_t{0});
   }
-  for (uint32_t expert = held_.begin; expert < held_.end; ++expert) {
-    const std::span<const uint32_t> tokens = dispatch_.tokens(expert);
+  for (uint32_t slot = 0; slot < slots_; ++slot) {
+    const std::span<const uint32_t> tokens = dispatch_.tokens(slot);
     if (tokens.empty()) continue;
-    const PackedMatrix& down = w.experts[expert - held_.begin].down;
-    const uint32_t first = dispatch_.first(expert);
+    const PackedMatrix& down = w.experts[slot].down;
+    const uint32_t first = dispatch_.first(slot);
     const ExpertRows rows{.rows = static_cast<uint32_t>(tokens.size()),
                           .first = first,
                           .token = tokens.data(),
-                          .gate = dispatch_.gates(expert).data(),
+                          .gate = dispatch_.gates(slot).data(),
                           .wide = &pair_wide_[first],
                           .shift = shift};
     const ActBuffer& acts = *hidden_[IndexOf(ActKindOf(down.dtype()))];

@@ -4,8 +4,9 @@
 //   totals[t] = Σ over experts e of t held here:  gate · (act(h·Wgateᵀ) · (h·Wupᵀ))·Wdownᵀ
 //   in quanta of row t, as integers: in any order, over any ranks (docs/arithmetic.md)
 //
-// A step: one thread assigns, all meet, all run. Rows of an expert lie side by side in every buffer
-// ("pairs" of a row and an expert).
+// Experts go by their slots: places in the rank's list of them (RankLayout::experts). A step: one
+// thread assigns, all meet, all run. Rows of an expert lie side by side in every buffer ("pairs" of
+// a row and an expert).
 // Owner: a mixture's Ffn. Run is called inside ThreadPool::Run on every thread with equal
 // arguments. No allocation after construction.
 
@@ -29,8 +30,12 @@ class ExpertBlock {
   // At most max_rows rows at once.
   ExpertBlock(const RankContext& context, uint32_t max_rows);
 
-  // chosen and gates: [rows][top_k]. Experts held elsewhere are passed over.
+  // chosen and gates: [rows][top_k], slots; what is none (kElsewhere) is passed over.
+  static constexpr uint32_t kElsewhere = UINT32_MAX;
   void Assign(const uint32_t* chosen, const float* gates, uint32_t rows);
+
+  // Adds the assigned rows of each expert. tokens: [E], by expert.
+  void CountTokens(std::vector<uint64_t>* tokens) const;
 
   // The assigned rows, in quanta 2^-shift[row]; thread t leaves `columns` of totals ([rows, D],
   // RowSum::ColumnsOf) and returns without meeting the others. Each thread reads its own `inputs`,
@@ -47,11 +52,11 @@ class ExpertBlock {
   void AddDown(const LayerWeights& w, const int32_t* shift, ThreadPool::Share columns,
                int64_t* totals, uint32_t thread);
   void DecideWide();
-  [[nodiscard]] uint32_t pairs() const { return dispatch_.first(held_.end); }
+  [[nodiscard]] uint32_t pairs() const { return dispatch_.first(slots_); }
 
   const RankContext& context_;
   const SumRule sum_rule_;
-  const Range held_;
+  const uint32_t slots_;
   const uint32_t columns_;  // F of this rank
   const KPlan hidden_plan_;
   ExpertDispatch dispatch_;

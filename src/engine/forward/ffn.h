@@ -13,6 +13,7 @@
 #include "engine/forward/rank_context.h"
 #include "engine/forward/row_stages.h"
 #include "engine/forward/row_sum.h"
+#include "engine/forward/step_rows.h"
 #include "split/traffic.h"
 
 namespace cleave {
@@ -20,11 +21,13 @@ namespace cleave {
 class Ffn {
  public:
   virtual ~Ffn() = default;
+  // Before the threads run a step's layers.
+  virtual void Plan(const StepRows& /*step*/) {}
   // `layer` counts from the rank's first one. x: [rows, D].
   virtual void Run(uint32_t layer, uint32_t rows, float* x, uint32_t thread) = 0;
   [[nodiscard]] virtual Status status() const { return OkStatus(); }
-  // [E] tokens that went to each expert, over all layers of the rank, since the start; empty where
-  // layers are dense.
+  // [E] tokens of each expert that are this rank's to count (comm/expert_counts.h), since the
+  // start; empty where layers are dense.
   [[nodiscard]] virtual std::span<const uint64_t> expert_tokens() const { return {}; }
   // What the rank handed to others over ep, since the start.
   [[nodiscard]] virtual EpCounts ep_counts() const { return {}; }

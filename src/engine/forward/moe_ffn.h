@@ -19,6 +19,7 @@ namespace cleave {
 class MoeFfn final : public Ffn {
  public:
   MoeFfn(const RankContext& context, RowStages* stages, RowSum* sum);
+  void Plan(const StepRows& step) override;
   void Run(uint32_t layer, uint32_t rows, float* x, uint32_t thread) override;
   [[nodiscard]] std::span<const uint64_t> expert_tokens() const override { return tokens_; }
 
@@ -28,6 +29,7 @@ class MoeFfn final : public Ffn {
   Router router_;
   ExpertBlock experts_;
   std::vector<uint64_t> tokens_;  // [E]
+  bool counts_ = true;            // this step's tokens
 };
 
 }  // namespace cleave

@@ -3,7 +3,9 @@
 // constant; everything it points to outlives the parts.
 
 #include <cstdint>
+#include <span>
 
+#include "comm/expert_counts.h"
 #include "comm/group.h"
 #include "comm/life.h"
 #include "engine/model_weights.h"
@@ -20,11 +22,12 @@ class BillLine;
 struct RankComm {
   Group* tp = nullptr;
   Group* pp = nullptr;
-  Group* ep = nullptr;       // all ranks of the stage
-  Group* cp = nullptr;       // positions, and rows of large steps
-  Group* dcp = nullptr;      // positions, among tp ranks
-  RankLine* line = nullptr;  // its sign of life
-  BillLine* bill = nullptr;  // where it says what it moved
+  Group* ep = nullptr;                        // all ranks of the stage
+  Group* cp = nullptr;                        // positions, and rows of large steps
+  Group* dcp = nullptr;                       // positions, among tp ranks
+  RankLine* line = nullptr;                   // its sign of life
+  BillLine* bill = nullptr;                   // where it says what it moved
+  std::span<ExpertCount> expert_tokens = {};  // [E] where it counts them; empty: nowhere
 
   void Beat() const {
     if (line != nullptr) line->Beat();
