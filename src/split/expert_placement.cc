@@ -25,6 +25,13 @@ std::vector<uint64_t> ScaledLoads(const PlacementInput& input) {
   return loads;
 }
 
+std::vector<uint32_t> SizesOf(const std::vector<Range>& ranges) {
+  std::vector<uint32_t> sizes(ranges.size());
+  std::transform(ranges.begin(), ranges.end(), sizes.begin(),
+                 [](const Range& range) { return range.size(); });
+  return sizes;
+}
+
 // A placement on its way, with what its ranks have to do.
 class Placing {
  public:
@@ -120,8 +127,7 @@ void Placing::PlaceByLoad(const std::vector<Range>& ranges) {
   std::iota(order.begin(), order.end(), 0U);
   std::stable_sort(order.begin(), order.end(),
                    [&](uint32_t a, uint32_t b) { return loads_[a] > loads_[b]; });
-  std::vector<uint32_t> slots;
-  for (const Range& range : ranges) slots.push_back(range.size());
+  std::vector<uint32_t> slots = SizesOf(ranges);
   for (const uint32_t expert : order) Hold(*ColdestWithRoom(slots), expert, kExpertTurns);
 }
 
@@ -227,8 +233,7 @@ ExpertPlacement Placing::Finish() const {
 
 // Of each rank: its experts in order, and copies where slots for their weight are fewest.
 std::vector<uint32_t> SlotsOf(const PlacementInput& input, const std::vector<Range>& ranges) {
-  std::vector<uint32_t> slots;
-  for (const Range& range : ranges) slots.push_back(range.size());
+  std::vector<uint32_t> slots = SizesOf(ranges);
   for (uint32_t i = 0; i < input.redundant; ++i) {
     std::optional<uint32_t> fewest;
     for (uint32_t rank = 0; rank < slots.size(); ++rank) {

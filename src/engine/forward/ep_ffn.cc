@@ -40,7 +40,7 @@ void TakeRoute(const std::byte* in, uint32_t top_k, uint32_t* chosen, float* gat
   std::memcpy(gates, in, top_k * sizeof(float));
   int8_t small = 0;
   std::memcpy(&small, in + top_k * sizeof(float), sizeof small);
-  *shift = small;
+  *shift = static_cast<int32_t>(small);
 }
 
 // The fewest bytes that give the experts' ranks the input that they would prepare themselves.
