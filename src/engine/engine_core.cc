@@ -109,6 +109,15 @@ EngineCore::EngineCore(const EngineConfig& config, Executor* executor, EngineObs
   stats_.last_progress = clock();
 }
 
+// A pipeline fills and drains with its first and last plans: prompts go through it in so many
+// plans that this is little, none smaller than a matrix is worth.
+uint32_t EngineCore::PrefillTokensOf(uint32_t budget, uint32_t plans) {
+  constexpr uint32_t kPlansAStage = 2;
+  constexpr uint32_t kFewest = 128;
+  if (plans <= 1) return 0;
+  return std::min(budget, std::max(kFewest, CeilDiv(budget, kPlansAStage * plans)));
+}
+
 SchedulerConfig EngineCore::SchedulerConfigOf(const EngineConfig& config) const {
   SchedulerConfig s = PoolOf(config);
   s.max_num_seqs = max_sequences_;
@@ -117,6 +126,7 @@ SchedulerConfig EngineCore::SchedulerConfigOf(const EngineConfig& config) const 
   s.max_waiting = config.max_num_queued_reqs;
   s.max_plans_in_flight = executor_->max_in_flight();
   s.samples_in_flight = SamplesInFlight::kAwait;
+  s.max_prefill_tokens = PrefillTokensOf(s.max_num_batched_tokens, s.max_plans_in_flight);
   return s;
 }
 

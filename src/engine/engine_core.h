@@ -96,6 +96,7 @@ class EngineCore {
     std::vector<EntryResult> results;  // of the plan's entries
   };
 
+  static uint32_t PrefillTokensOf(uint32_t budget, uint32_t plans);
   [[nodiscard]] SchedulerConfig SchedulerConfigOf(const EngineConfig& config) const;
   bool NameNextBlock(Live* live);
   Status Launch();

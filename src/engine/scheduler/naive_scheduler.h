@@ -64,6 +64,7 @@ class NaiveScheduler {
       if (Wanted(all_[rank]) != 1 || left_ == 0) continue;
       if (GetBlock(rank, &step, &stalled)) Put(&all_[rank], 1, &step);
     }
+    if (config_.max_prefill_tokens > 0) left_ = std::min(left_, config_.max_prefill_tokens);
     for (const Rank& rank : Running()) {
       if (Wanted(all_[rank]) > 1 && left_ > 0) Put(&all_[rank], Wanted(all_[rank]), &step);
     }

@@ -108,15 +108,15 @@ void Scheduler::EraseRanked(std::vector<SequenceHandle>* list, SequenceHandle h)
 
 // ---- Schedule
 
-uint32_t Scheduler::BudgetLeft(const Plan& plan) const {
-  return config_.max_num_batched_tokens - plan.tokens;
-}
-
 bool Scheduler::Schedule(Plan* plan) {
   CLEAVE_CHECK(next_serial_ - next_commit_ < config_.max_plans_in_flight);
   plan->Clear();
   stalled_ = false;
+  budget_left_ = config_.max_num_batched_tokens;
   ScheduleDecodes(plan);
+  if (config_.max_prefill_tokens > 0) {
+    budget_left_ = std::min(budget_left_, config_.max_prefill_tokens);
+  }
   SchedulePrefills(plan);
   if (plan->preempted.empty() && !stalled_ && draining_ == 0) AdmitWaiting(plan);
   if (plan->entries.empty()) return false;
@@ -128,7 +128,7 @@ bool Scheduler::Schedule(Plan* plan) {
 // stand.
 void Scheduler::ScheduleDecodes(Plan* plan) {
   const uint32_t most = MostDecodes();
-  for (size_t i = 0; i < running_.size() && BudgetLeft(*plan) > 0;) {
+  for (size_t i = 0; i < running_.size() && budget_left_ > 0;) {
     if (plan->entries.size() == most) return;
     const SequenceHandle h = running_[i];
     if (Wanted(sequences_[h]) == 1 && EnsureBlock(h, plan)) AddEntry(h, 1, plan);
@@ -146,7 +146,7 @@ uint32_t Scheduler::MostDecodes() const {
 }
 
 void Scheduler::SchedulePrefills(Plan* plan) {
-  for (size_t i = 0; i < running_.size() && BudgetLeft(*plan) > 0; ++i) {
+  for (size_t i = 0; i < running_.size() && budget_left_ > 0; ++i) {
     const uint32_t wanted = Wanted(sequences_[running_[i]]);
     if (wanted > 1) AddEntry(running_[i], wanted, plan);
   }
@@ -199,7 +199,7 @@ bool Scheduler::PreemptFor(SequenceHandle h, uint32_t partition, Plan* plan) {
 // Schedules up to `tokens` positions; blocks are there.
 void Scheduler::AddEntry(SequenceHandle h, uint32_t tokens, Plan* plan) {
   Sequence& s = sequences_[h];
-  uint32_t n = std::min(tokens, BudgetLeft(*plan));
+  uint32_t n = std::min(tokens, budget_left_);
   if (config_.long_prefill_token_threshold > 0) {
     n = std::min(n, config_.long_prefill_token_threshold);
   }
@@ -213,6 +213,7 @@ void Scheduler::AddEntry(SequenceHandle h, uint32_t tokens, Plan* plan) {
   entry.block_table = std::span(s.blocks).first(CeilDiv(s.scheduled, config_.block_size));
   if (entry.samples) ++s.pending;
   ++s.in_flight;
+  budget_left_ -= n;
   plan->tokens += n;
   plan->entries.push_back(entry);
 }
@@ -224,7 +225,7 @@ void Scheduler::AdmitWaiting(Plan* plan) {
   size_t scanned = 0;
   bool barred = false;
   while (scanned < waiting_.size() && !barred && lack < kScanWindow && shared < kScanShared &&
-         BudgetLeft(*plan) > 0 && running_.size() < config_.max_num_seqs) {
+         budget_left_ > 0 && running_.size() < config_.max_num_seqs) {
     const SequenceHandle h = waiting_[scanned++];
     const uint32_t cached = CachedBlocks(sequences_[h]);
     if (AwaitsPrefix(sequences_[h], cached)) {

@@ -67,6 +67,7 @@ struct SchedulerConfig {
   uint32_t max_num_seqs = 64;
   uint32_t max_num_batched_tokens = 512;
   uint32_t long_prefill_token_threshold = 0;
+  uint32_t max_prefill_tokens = 0;  // of a plan, beside its decodes; 0: what the budget leaves
   uint32_t block_size = 16;
   uint32_t num_blocks = 0;                 // of all partitions; a multiple of kv_partitions
   uint32_t kv_partitions = 1;              // memories that share a sequence by position
@@ -180,7 +181,6 @@ class Scheduler {
   bool EnsureBlock(SequenceHandle h, Plan* plan);
   bool PreemptFor(SequenceHandle h, uint32_t partition, Plan* plan);
   void AddEntry(SequenceHandle h, uint32_t tokens, Plan* plan);
-  [[nodiscard]] uint32_t BudgetLeft(const Plan& plan) const;
 
   void CommitEntry(const PlanEntry& entry, EntryResult result);
   void PublishComputed(Sequence* s);
@@ -199,8 +199,9 @@ class Scheduler {
   std::vector<SequenceHandle> waiting_;  // by rank
   std::vector<SequenceHandle> running_;  // by rank
   uint64_t waiting_tokens_ = 0;
-  uint32_t draining_ = 0;  // sequences in kDraining
-  bool stalled_ = false;   // a decode of this step waits for blocks in flight
+  uint32_t draining_ = 0;     // sequences in kDraining
+  uint32_t budget_left_ = 0;  // of the plan that is being written
+  bool stalled_ = false;      // a decode of this step waits for blocks in flight
   uint64_t next_order_ = 0;
   uint64_t next_serial_ = 0;
   uint64_t next_commit_ = 0;

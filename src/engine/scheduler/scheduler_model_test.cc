@@ -259,6 +259,7 @@ TEST(SchedulerModel, RandomLivesAgreeAndEnd) {
     RngStream random(seed);
     SchedulerConfig config;
     config.max_plans_in_flight = 1 + static_cast<uint32_t>(seed % 3);
+    config.max_prefill_tokens = seed % 5 == 0 ? 7 : 0;
     config.samples_in_flight = seed % 2 == 0 ? SamplesInFlight::kAhead : SamplesInFlight::kAwait;
     config.max_num_seqs = 1 + static_cast<uint32_t>(random.Below(8));
     config.max_num_batched_tokens = 1 + static_cast<uint32_t>(random.Below(40));
@@ -287,6 +288,7 @@ SchedulerConfig Cut(uint32_t partitions, uint64_t seed) {
   config.run_positions = config.block_size * static_cast<uint32_t>(1 + random.Below(4));
   config.num_blocks = partitions * static_cast<uint32_t>(2 + random.Below(large ? 6 : 16));
   config.max_plans_in_flight = 1 + static_cast<uint32_t>(random.Below(3));
+  config.max_prefill_tokens = static_cast<uint32_t>(random.Below(3) == 0 ? 5 : 0);
   config.samples_in_flight =
       random.Below(2) == 0 ? SamplesInFlight::kAhead : SamplesInFlight::kAwait;
   config.max_num_seqs = 1 + static_cast<uint32_t>(random.Below(8));

@@ -272,6 +272,25 @@ TEST(Scheduler, PlansOfAPipelineShareTheDecodesEvenly) {
   }
 }
 
+// A decode comes beside them, whatever they leave.
+TEST(Scheduler, PromptsGoThroughAPipelineInSmallPlans) {
+  SchedulerConfig config = Config(100);
+  config.max_prefill_tokens = 6;
+  Fixture f(config);
+  f.Add(1, 4, 20);
+  f.Step();
+  f.Add(2, 9, 20);
+  f.Add(3, 9, 20);
+  const std::vector<std::vector<uint32_t>> tokens = {{1, 6}, {1, 3, 3}, {1, 1, 6}};
+  for (const std::vector<uint32_t>& expected : tokens) {
+    ASSERT_TRUE(f.scheduler.Schedule(&f.plan));
+    std::vector<uint32_t> got;
+    for (const PlanEntry& e : f.plan.entries) got.push_back(e.tokens);
+    EXPECT_EQ(got, expected);
+    f.scheduler.Commit(f.plan, std::vector<EntryResult>(got.size(), EntryResult::kGoesOn));
+  }
+}
+
 // Two partitions, runs of `run_positions`; the best and the next share their first run, so that
 // what they hold is most of partition 1, while `3` lies in partition 0 alone.
 struct SharedRun {
