@@ -55,6 +55,7 @@ std::vector<double> MeasureCoreSpeeds(const std::vector<std::vector<int>>& cpus_
   std::atomic<bool> go = false;
   std::atomic<bool> stop = false;
   std::vector<std::vector<double>> rates;  // of each rank's threads
+  rates.reserve(cpus_of_ranks.size());
   for (const std::vector<int>& cpus : cpus_of_ranks) {
     rates.emplace_back(std::max<size_t>(cpus.size(), 1));
   }
@@ -74,6 +75,7 @@ std::vector<double> MeasureCoreSpeeds(const std::vector<std::vector<int>>& cpus_
   stop.store(true, std::memory_order_relaxed);
   for (std::thread& t : threads) t.join();
   std::vector<double> speeds;
+  speeds.reserve(rates.size());
   for (const std::vector<double>& of_rank : rates) {
     speeds.push_back(std::accumulate(of_rank.begin(), of_rank.end(), 0.0));
   }
