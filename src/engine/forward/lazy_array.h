@@ -35,7 +35,6 @@ class LazyArray {
   }
 
   [[nodiscard]] T* data() const { return data_; }
-  [[nodiscard]] size_t bytes() const { return bytes_; }
   T& operator[](size_t i) const { return data_[i]; }
 
  private:
