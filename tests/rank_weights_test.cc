@@ -1,0 +1,61 @@
+// Every rank loads what its layout declares, no more: the matrices in memory beside the bytes that
+// sizing and the dry run tell.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "engine/model_weights.h"
+#include "engine/open_model.h"
+
+namespace cleave {
+namespace {
+
+// Matrices in memory round rows up to groups and columns to blocks.
+constexpr double kPadding = 1.35;
+
+struct Case {
+  const char* model;
+  Split split;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.model << " " << c.split.ToString(); }
+
+class RankWeights : public testing::TestWithParam<Case> {};
+
+TEST_P(RankWeights, AreWhatTheLayoutDeclares) {
+  auto checkpoint = OpenCheckpoint(std::string(CLEAVE_TINY) + "/" + GetParam().model);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().ToString();
+  ModelSettings settings;
+  settings.split = GetParam().split;
+  const auto plan = PlanModel(**checkpoint, settings);
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  ThreadPool pool(1, {});
+  uint32_t heads = 0;  // ranks that have a part of the vocabulary's
+  for (const RankLayout& rank : plan->layout.ranks) {
+    const auto weights = LoadWeights(**checkpoint, rank, {}, &pool, nullptr);
+    ASSERT_TRUE(weights.ok()) << weights.status().ToString();
+    EXPECT_EQ(weights->head.bytes() > 0, rank.has_head()) << rank.rank;
+    EXPECT_EQ(weights->final_norm.empty(), !rank.has_head()) << rank.rank;
+    heads += rank.has_head() ? 1 : 0;
+    // The embedding stays in the file.
+    ModelBytes bytes = plan->bytes;
+    bytes.embedding = 0;
+    const auto declared = static_cast<double>(WeightBytesOf(plan->layout, rank, bytes));
+    const auto packed = static_cast<double>(weights->packed_bytes());
+    EXPECT_GT(packed, declared * 0.9) << rank.rank;
+    EXPECT_LT(packed, declared * kPadding) << rank.rank;
+  }
+  EXPECT_EQ(heads, settings.split.tp);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuts, RankWeights,
+                         testing::Values(Case{"llama3", {}}, Case{"llama3", {.cp = 3}},
+                                         Case{"llama3", {.pp = 2, .tp = 2, .cp = 2}},
+                                         Case{"llama3.gguf", {.tp = 2, .cp = 2, .dcp = 2}},
+                                         Case{"gemma3", {.pp = 3, .cp = 2}},
+                                         Case{"qwen3_moe", {.tp = 2, .ep = 4, .cp = 2}}));
+
+}  // namespace
+}  // namespace cleave
