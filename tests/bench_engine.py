@@ -79,6 +79,8 @@ def check_refusals(binary, model):
         (["--batch", "1,x"], ["--batch 1,x"]),
         (["--prompt-tokens", "100000"], ["--prompt-tokens 100000", "positions"]),
         (["--batch", "400"], ["--max-num-batched-tokens 800"]),
+        (["--expert-load", "x"], ["--expert-load x", "the model has no experts"]),
+        (["--against", "-tp 2 --expert-load x"], ["--against", "the model has no experts"]),
     ):
         done = bench(binary, model, *flags)
         assert done.returncode == 2, (flags, done)
