@@ -1,6 +1,7 @@
 // Every rank loads what its layout declares, no more: the matrices in memory beside the bytes that
 // sizing and the dry run tell.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -11,6 +12,10 @@
 
 namespace cleave {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
 
 // Matrices in memory round rows up to groups and columns to blocks.
 constexpr double kPadding = 1.35;
@@ -48,6 +53,35 @@ TEST_P(RankWeights, AreWhatTheLayoutDeclares) {
     EXPECT_LT(packed, declared * kPadding) << rank.rank;
   }
   EXPECT_EQ(heads, settings.split.tp);
+}
+
+// Each replica holds the whole model: so many are too many for a share of any host.
+TEST(RankSizes, TooManyRanksForTheMemoryAreToldHowManyFit) {
+  auto checkpoint = OpenCheckpoint(std::string(CLEAVE_TINY) + "/llama3");
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().ToString();
+  ModelSettings settings;
+  settings.memory_utilization = 0.01;
+  settings.split = {.dp = 2000, .cp = 2};
+  const auto refused = PlanModel(**checkpoint, settings);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), StatusCode::kResourceExhausted);
+  const std::string message = refused.status().message();
+  EXPECT_THAT(message, StartsWith("rank 0 of 4000, which share "));
+  const std::string before = "; layouts that fit: dp=";
+  ASSERT_THAT(message, HasSubstr(before));
+  settings.split.dp =
+      static_cast<uint32_t>(std::stoul(message.substr(message.find(before) + before.size())));
+  EXPECT_TRUE(PlanModel(**checkpoint, settings).ok()) << message;
+  ++settings.split.dp;
+  EXPECT_FALSE(PlanModel(**checkpoint, settings).ok()) << message;
+  // Fewer ranks do not make a pool larger.
+  settings.split = {.cp = 2};
+  settings.memory_utilization = 0.9;
+  settings.kv_cache_memory_bytes = 1 << 16;
+  settings.max_model_len = 512;
+  const auto small = PlanModel(**checkpoint, settings);
+  ASSERT_FALSE(small.ok());
+  EXPECT_THAT(small.status().message(), Not(HasSubstr("layouts that fit")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuts, RankWeights,

@@ -199,8 +199,9 @@ TrafficTotals StepTotals(const Layout& layout, uint32_t tokens, const TrafficOpt
 std::string ReportText(const LayoutReport& report) {
   const Layout& layout = *report.layout;
   const Split& split = layout.split;
-  std::string text = fmt::format("layout {}: {} ranks in {} replica{}\n", split.ToString(),
-                                 split.world_size(), split.dp, split.dp == 1 ? "" : "s");
+  std::string text =
+      fmt::format("layout {}: {} rank{} in {} replica{}\n", split.ToString(), split.world_size(),
+                  split.world_size() == 1 ? "" : "s", split.dp, split.dp == 1 ? "" : "s");
   text += RankTable(report);
   text += fmt::format(
       "KV heads held more than once: {} a layer, {} B a token and layer\n"
