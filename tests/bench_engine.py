@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 TIMEOUT_S = 60
 SIZES = ["--prompt-tokens", "40", "--output-tokens", "6", "--repeats", "2"]
@@ -79,6 +80,8 @@ def check_refusals(binary, model):
         (["--batch", "1,x"], ["--batch 1,x"]),
         (["--prompt-tokens", "100000"], ["--prompt-tokens 100000", "positions"]),
         (["--batch", "400"], ["--max-num-batched-tokens 800"]),
+        (["--expert-load", "x"], ["--expert-load x", "the model has no experts"]),
+        (["--against", "-tp 2 --expert-load x"], ["--against", "the model has no experts"]),
     ):
         done = bench(binary, model, *flags)
         assert done.returncode == 2, (flags, done)
@@ -87,25 +90,47 @@ def check_refusals(binary, model):
             assert part in done.stderr, (flags, part, done.stderr)
 
 
-def children_of_nobody():
-    """Worker processes whose parent is gone."""
+def workers(parent):
+    """Rank processes that `parent` started; those of nobody any more are init's, 1."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{pid}/stat", encoding="ascii") as file:
                 name, _, rest = file.read().partition("(")[2].rpartition(")")
         except OSError:
             continue
-        if name == "cleave" and rest.split()[1] == "1":
+        state, its_parent = rest.split()[:2]
+        if name == "cleave" and int(its_parent) == parent and state not in "ZX":
             yield int(pid)
+
+
+def wait_until(condition, seconds, what):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+        time.sleep(0.01)
+
+
+def check_killed(binary, model):
+    """kill -9 of a benchmark takes its ranks with it."""
+    command = [binary, "bench", "engine", model, *SIZES[:-1], "1000", "-tp", "2", "--threads", "1"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_until(lambda: len(list(workers(process.pid))) == 2, TIMEOUT_S, "two ranks")
+            ranks = list(workers(process.pid))
+        finally:
+            process.kill()
+    living = lambda: [pid for pid in ranks if os.path.exists(f"/proc/{pid}/exe")]
+    wait_until(lambda: not living(), 2, f"ranks {ranks} gone")
 
 
 def main():
     binary, model = sys.argv[1:]
-    before = set(children_of_nobody())
+    before = set(workers(1))
     check_pair(binary, model)
     check_text(binary, model)
     check_refusals(binary, model)
-    left = set(children_of_nobody()) - before
+    check_killed(binary, model)
+    left = set(workers(1)) - before
     assert not left, f"worker processes are left: {left}"
     print("bench engine: OK")
 

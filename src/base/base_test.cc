@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -46,6 +47,10 @@ TEST(MappedFile, ReadsWholeFileAndNamesWhatIsMissing) {
   ::unlink(path.c_str());
   EXPECT_EQ(MappedFile::Open(path).status().code(), StatusCode::kNotFound);
   EXPECT_EQ(MappedFile::Open("/").status().code(), StatusCode::kInvalidArgument);
+  // Nobody writes into it.
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(MappedFile::Open(path).status().message(), path + ": not a regular file");
+  ::unlink(path.c_str());
 }
 
 TEST(Checked, SaysWhenANumberWouldNotFit) {

@@ -21,7 +21,8 @@ Status ErrnoStatus(const std::string& path, const char* call) {
 }  // namespace
 
 Result<MappedFile> MappedFile::Open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // A FIFO would wait here for its writer.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return ErrnoStatus(path, "open");
   struct stat info {};
   if (::fstat(fd, &info) != 0) {

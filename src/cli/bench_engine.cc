@@ -16,6 +16,7 @@
 #include "bench/speed_report.h"
 #include "cli/bench_flags.h"
 #include "cli/engine_host.h"
+#include "cli/expert_load.h"
 #include "cli/log_setup.h"
 #include "cli/verbs.h"
 #include "kv/partitions.h"
@@ -134,6 +135,9 @@ Result<std::unique_ptr<Side>> EngineBench::Plan(const LayoutChoice& choice, cons
   order.model_path = path;
   order.settings = flags_.model.Settings();
   order.settings.split = choice.split;
+  RETURN_IF_ERROR(
+      OpenExpertLoad(choice.expert_load, path, ExpertLoadFile::Use::kRead, &order.settings.split)
+          .status());
   order.to_measure = choice.to_measure;
   order.settings.threads = choice.threads;
   order.settings.max_num_seqs = largest_;

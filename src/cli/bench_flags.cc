@@ -15,8 +15,9 @@ constexpr char kFooter[] =
     R"(Prefill: the prompts' tokens over the time from the first submission until the last request
 has its first token. Decode: from there on, the tokens of all requests over the time until the last
 one has made --output-tokens more; all of them decode then. Prefix caching is off, requests are
-greedy, a warm-up comes first; --max-num-seqs is the largest batch. Every run must give the same
-tokens, in both layouts: else the status is 1.
+greedy, a warm-up comes first; --max-num-seqs is the largest batch, --max-model-len what a run
+needs. Every run must give the same tokens, in both layouts: else the status is 1. A file of
+--expert-load is read, not written.
 
   cleave bench engine MODEL -tp 2 --threads 1 --against "-tp 1" --batch 1,32
   cleave bench engine MODEL -tp 2 --threads 1 --against "-tp 1 --threads 2" --json)";
@@ -31,7 +32,9 @@ Result<LayoutChoice> ParseAgainst(const std::string& text, int64_t threads) {
   for (std::string word; words >> word;) args.push_back(word);
   ASSIGN_OR_RETURN(const OptionTable::Parsed parsed, table.Parse(args));
   if (parsed == OptionTable::Parsed::kHelpShown) return InvalidArgument("that is no layout");
-  LayoutChoice choice{.to_measure = split.to_measure(), .threads = static_cast<uint32_t>(threads)};
+  LayoutChoice choice{.to_measure = split.to_measure(),
+                      .threads = static_cast<uint32_t>(threads),
+                      .expert_load = split.expert_load};
   ASSIGN_OR_RETURN(choice.split, split.ToSplit());
   return choice;
 }
@@ -80,7 +83,8 @@ Result<std::vector<uint32_t>> BenchFlags::Batches() const {
 
 Result<std::vector<LayoutChoice>> BenchFlags::Layouts() const {
   LayoutChoice first{.to_measure = split.to_measure(),
-                     .threads = static_cast<uint32_t>(model.threads)};
+                     .threads = static_cast<uint32_t>(model.threads),
+                     .expert_load = split.expert_load};
   ASSIGN_OR_RETURN(first.split, split.ToSplit());
   std::vector<LayoutChoice> layouts = {first};
   if (!against.empty()) {

@@ -15,8 +15,9 @@ namespace cleave {
 // What two measured layouts may differ in.
 struct LayoutChoice {
   Split split = {};
-  AutoParts to_measure = {};  // of the split
-  uint32_t threads = 0;       // of a rank; 0 = the usable cores, shared out
+  AutoParts to_measure = {};     // of the split
+  uint32_t threads = 0;          // of a rank; 0 = the usable cores, shared out
+  std::string expert_load = {};  // a file; its loads are not in the split yet
 };
 
 struct BenchFlags {

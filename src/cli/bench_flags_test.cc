@@ -52,6 +52,9 @@ TEST(BenchFlags, TheSecondLayoutStartsWithoutACutAndWithTheSameThreads) {
   const auto wide = Parsed({"m", "--against=-tp 1 --threads 2"}).Layouts().value();
   EXPECT_EQ(wide[1].split, Split{});
   EXPECT_EQ(wide[1].threads, 2);
+  const auto loads = Parsed({"m", "--expert-load", "a", "--against=--ep 2 --expert-load b"});
+  EXPECT_EQ(loads.Layouts().value()[0].expert_load, "a");
+  EXPECT_EQ(loads.Layouts().value()[1].expert_load, "b");
 }
 
 TEST(BenchFlags, ASecondLayoutThatIsNoneIsRefused) {

@@ -25,8 +25,8 @@ Status DryRun(const ServeFlags& flags, const std::string& path) {
   ASSIGN_OR_RETURN(const auto checkpoint, OpenCheckpoint(path));
   ModelSettings settings = flags.model.Settings();
   ASSIGN_OR_RETURN(settings.split, flags.split.ToSplit());
-  ASSIGN_OR_RETURN(const auto loads,
-                   OpenExpertLoad(flags.split, path, ExpertLoadFile::Use::kRead, &settings.split));
+  ASSIGN_OR_RETURN(const auto loads, OpenExpertLoad(flags.split.expert_load, path,
+                                                    ExpertLoadFile::Use::kRead, &settings.split));
   ASSIGN_OR_RETURN(const ModelPlan plan, PlanModel(*checkpoint, settings));
   const KvShape& kv = plan.executor.kv_shape;
   const LayoutReport report{.layout = &plan.layout,

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -28,9 +29,8 @@ Status Bad(const std::string& path, const std::string& what) {
       "--expert-load {}: {}; name another file, or remove it to start one", path, what));
 }
 
-Status CanNot(const char* verb, const std::string& path) {
-  return InvalidArgument(
-      fmt::format("--expert-load: can not {} {}: {}", verb, path, std::strerror(errno)));
+Status CanNot(const char* verb, const std::string& path, const std::string& why) {
+  return InvalidArgument(fmt::format("--expert-load: can not {} {}: {}", verb, path, why));
 }
 
 Status WriteAll(int fd, const std::string& text) {
@@ -48,9 +48,14 @@ Status WriteAll(int fd, const std::string& text) {
 
 Status ExpertLoadFile::Read(uint32_t experts) {
   before_.assign(experts, 0);
-  if (::access(path_.c_str(), F_OK) != 0 && errno == ENOENT) return OkStatus();
+  std::error_code error;
+  const auto kind = std::filesystem::status(path_, error).type();
+  if (kind == std::filesystem::file_type::not_found) return OkStatus();
+  if (error) return CanNot("read", path_, error.message());
+  // A pipe would be waited for, and what is no file can not be replaced by one.
+  if (kind != std::filesystem::file_type::regular) return Bad(path_, "it is no regular file");
   std::ifstream file(path_, std::ios::binary);
-  if (!file) return CanNot("read", path_);
+  if (!file) return CanNot("read", path_, std::strerror(errno));
   std::string text(kMaxFileBytes, '\0');
   file.read(text.data(), kMaxFileBytes);
   if (file.gcount() == kMaxFileBytes) return Bad(path_, "it is larger than any such file");
@@ -81,10 +86,11 @@ Status ExpertLoadFile::Write(const ExpertTokens& tokens) const {
   const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   const std::string fresh = fmt::format("{}.{}.new", path_, ::getpid());
   const UniqueFd fd(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (fd.get() < 0) return CanNot("write", fresh);
+  if (fd.get() < 0) return CanNot("write", fresh, std::strerror(errno));
   const Status written = WriteAll(fd.get(), text);
   if (written.ok() && std::rename(fresh.c_str(), path_.c_str()) == 0) return OkStatus();
-  const Status why = written.ok() ? CanNot("write", path_) : written.Annotate(fresh);
+  const Status why =
+      written.ok() ? CanNot("write", path_, std::strerror(errno)) : written.Annotate(fresh);
   ::unlink(fresh.c_str());
   return why;
 }
@@ -128,18 +134,17 @@ void ExpertLoadFile::WriteCounted() {
   if (!status.ok()) spdlog::warn("{}", status.message());
 }
 
-Result<std::unique_ptr<ExpertLoadFile>> OpenExpertLoad(const SplitFlags& flags,
+Result<std::unique_ptr<ExpertLoadFile>> OpenExpertLoad(const std::string& path,
                                                        const std::string& model_path,
                                                        ExpertLoadFile::Use use, Split* split) {
-  if (flags.expert_load.empty()) return std::unique_ptr<ExpertLoadFile>();
+  if (path.empty()) return std::unique_ptr<ExpertLoadFile>();
   ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint, OpenCheckpoint(model_path));
   const uint32_t experts = checkpoint->config().num_experts;
   if (experts == 0) {
     return InvalidArgument(
-        fmt::format("--expert-load {}: the model has no experts: leave it out", flags.expert_load));
+        fmt::format("--expert-load {}: the model has no experts: leave it out", path));
   }
-  ASSIGN_OR_RETURN(auto file,
-                   ExpertLoadFile::Open(flags.expert_load, checkpoint->name(), experts, use));
+  ASSIGN_OR_RETURN(auto file, ExpertLoadFile::Open(path, checkpoint->name(), experts, use));
   split->expert_loads = file->tokens();
   return file;
 }

@@ -19,8 +19,8 @@
 #include <thread>
 
 #include "base/status.h"
-#include "cli/split_flags.h"
 #include "comm/expert_counts.h"
+#include "split/split.h"
 
 namespace cleave {
 
@@ -59,9 +59,9 @@ class ExpertLoadFile {
   std::thread thread_;   // last
 };
 
-// The file that the flags name, of the model at `model_path`, and its counts as the split's loads;
-// null without the flag.
-Result<std::unique_ptr<ExpertLoadFile>> OpenExpertLoad(const SplitFlags& flags,
+// The file `path` of --expert-load, of the model at `model_path`, and its counts as the split's
+// loads; null where the flag is not given.
+Result<std::unique_ptr<ExpertLoadFile>> OpenExpertLoad(const std::string& path,
                                                        const std::string& model_path,
                                                        ExpertLoadFile::Use use, Split* split);
 

@@ -5,12 +5,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <thread>
+
+#include "cli/split_flags.h"
 
 namespace cleave {
 namespace {
@@ -61,6 +64,15 @@ TEST_F(ExpertLoad, IsWrittenWhileItRuns) {
   (*file)->Follow([&] { return ExpertTokens({++counted, 0, 0}); }, std::chrono::milliseconds(1));
   while (counted < 3) std::this_thread::yield();
   EXPECT_GE(Tokens()[0], 2U) << "it ends with one more";
+}
+
+TEST_F(ExpertLoad, IsARegularFile) {
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_THAT(Refusal(), HasSubstr("it is no regular file"));
+  auto folder = ExpertLoadFile::Open(folder_, "m", 3, kKeep);
+  ASSERT_FALSE(folder.ok());
+  EXPECT_THAT(folder.status().message(), HasSubstr("it is no regular file"));
+  EXPECT_TRUE(fs::is_fifo(path_));
 }
 
 TEST_F(ExpertLoad, RefusesWhatIsNone) {

@@ -133,6 +133,9 @@ int RunServe(const std::vector<std::string>& args) {
   if (!parsed.ok()) return Fail(parsed.status());
   if (*parsed == OptionTable::Parsed::kHelpShown) return 0;
   flags.Finish();
+  if (flags.json && !flags.dry_run) {
+    return Fail(InvalidArgument("--json: it is how --dry-run prints; give that too"));
+  }
   SetUpLogging(flags.log_level, flags.log_format);
   // Before the port is taken: a name that is nowhere should cost nothing.
   const auto path = flags.model.Path();

@@ -65,7 +65,7 @@ Status Service::Load(const LoadProgress& progress) {
   order.settings = flags_.model.Settings();
   ASSIGN_OR_RETURN(order.settings.split, flags_.split.ToSplit());
   order.to_measure = flags_.split.to_measure();
-  ASSIGN_OR_RETURN(expert_load_, OpenExpertLoad(flags_.split, order.model_path,
+  ASSIGN_OR_RETURN(expert_load_, OpenExpertLoad(flags_.split.expert_load, order.model_path,
                                                 ExpertLoadFile::Use::kKeep, &order.settings.split));
   order.log_level = flags_.log_level;
   order.log_format = flags_.log_format;

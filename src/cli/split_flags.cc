@@ -61,7 +61,8 @@ void SplitFlags::AddTo(OptionTable* table) {
                "Copies of hot experts on other ep ranks, in each layer, beside the first", 0,
                kMaxRedundantExperts, &redundant_experts);
   table->Text(section, "--expert-load",
-              "File of tokens per expert: experts are placed by it; kept up to date", &expert_load);
+              "File of tokens per expert: experts are placed by it; serve keeps it up to date",
+              &expert_load);
   table->Switch(section, "--enable-eplb", "Place experts by their load, at start and restart",
                 &enable_eplb);
   table->Text(section, "--eplb-config",

@@ -1,4 +1,5 @@
 #include <fmt/core.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <functional>
@@ -34,6 +35,7 @@ int RunWorkerVerb() {
                "cleave worker: serve starts this for each rank; run cleave serve -tp 2 …\n");
     return 2;
   }
+  ::prctl(PR_SET_NAME, "cleave");  // for ps and top: it was started as /proc/self/exe
   SetUpLogging("info", "text");
   LoggingWorker body;
   return RunWorker(&body);

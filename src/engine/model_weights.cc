@@ -204,7 +204,7 @@ Status Loader::Collect(ModelWeights* out) {
     RETURN_IF_ERROR(CollectMatrices(rank_.layers.begin + i, &out->layers[i]));
   }
   ASSIGN_OR_RETURN(out->embedding, checkpoint_.Weight({WeightRole::kEmbedding}));
-  if (!rank_.last_stage) return OkStatus();
+  if (!rank_.has_head()) return OkStatus();
   RETURN_IF_ERROR(ReadNorm({WeightRole::kFinalNorm}, &out->final_norm));
   const WeightRole head = config_.tied_embeddings ? WeightRole::kEmbedding : WeightRole::kHead;
   return AddMatrix({head}, rank_.vocab_rows, ColumnPlan(config_.hidden_size), &out->head);

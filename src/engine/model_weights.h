@@ -64,8 +64,8 @@ struct LayerWeights {
 
 struct ModelWeights {
   std::vector<LayerWeights> layers;  // of the rank's stage
-  std::vector<float> final_norm;     // [D], on last stages
-  PackedMatrix head;                 // [V, D], on last stages
+  std::vector<float> final_norm;     // [D], beside the head
+  PackedMatrix head;                 // [V, D], where RankLayout::has_head
   TensorView embedding;              // [V, D], in the checkpoint's file
 
   [[nodiscard]] uint64_t packed_bytes() const;

@@ -8,9 +8,12 @@
 #include <vector>
 
 #include "base/host.h"
+#include "split/refusal.h"
 
 namespace cleave {
 namespace {
+
+constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 
 Result<std::optional<DType>> ParseFloatType(const std::string& flag, const std::string& text) {
   if (text == "auto") return std::optional<DType>();
@@ -26,11 +29,11 @@ DType DefaultKvType(DType weights) {
   return weights == DType::kF32 || weights == DType::kBF16 ? weights : DType::kF16;
 }
 
-// What every rank of every replica can hold on this host.
+// What every rank of every replica can hold on a host of so many bytes.
 Result<Sizing> SizeRanks(const ModelConfig& config, const ModelSettings& settings,
-                         const ModelPlan& plan) {
+                         const ModelPlan& plan, uint64_t host_bytes) {
   const RankOptions& options = plan.executor;
-  const uint64_t host_bytes = ReadHostMemory().total_bytes;
+  const uint32_t ranks = settings.split.world_size();
   std::optional<Sizing> least;
   for (const RankLayout& rank : plan.layout.ranks) {
     const SizingInput input{.config = &config,
@@ -42,7 +45,7 @@ Result<Sizing> SizeRanks(const ModelConfig& config, const ModelSettings& setting
                                                    : plan.layout.DcpQueries(rank.coord).size(),
                             .kv_shape = options.kv_shape,
                             .weight_bytes = WeightBytesOf(plan.layout, rank, plan.bytes),
-                            .memory_bytes = host_bytes / settings.split.world_size(),
+                            .memory_bytes = host_bytes / ranks,
                             .utilization = settings.memory_utilization,
                             .kv_cache_memory_bytes = settings.kv_cache_memory_bytes,
                             .max_model_len = settings.max_model_len,
@@ -50,12 +53,40 @@ Result<Sizing> SizeRanks(const ModelConfig& config, const ModelSettings& setting
                             .max_num_batched_tokens = settings.max_num_batched_tokens};
     auto sizing = ComputeSizing(input);
     if (!sizing.ok()) {
-      const bool alone = settings.split.world_size() == 1;
-      return alone ? sizing.status() : sizing.status().Annotate(fmt::format("rank {}", rank.rank));
+      if (ranks == 1) return sizing.status();
+      return sizing.status().Annotate(fmt::format("rank {} of {}, which share {:.2f} GiB",
+                                                  rank.rank, ranks,
+                                                  static_cast<double>(host_bytes) / kGib));
     }
     least = least ? Smallest(*least, *sizing) : *sizing;
   }
   return *least;
+}
+
+// Of a plan that does not fit: "layouts that fit: dp=36", the most ranks along one axis each;
+// nothing where none does.
+std::string LayoutsThatFit(const ModelConfig& config, const ModelSettings& settings, ModelPlan plan,
+                           uint64_t host_bytes) {
+  const ModelShape shape = ShapeOf(config);
+  std::vector<std::string> fit;
+  for (uint32_t Split::*const axis : {&Split::dp, &Split::pp, &Split::tp, &Split::cp}) {
+    ModelSettings tried = settings;
+    if (axis == &Split::pp) tried.split.pp_layers.clear();
+    if (axis == &Split::tp) tried.split.tp_shares.clear();
+    uint32_t most = 0;
+    for (uint32_t above = settings.split.*axis; above - most > 1;) {
+      const uint32_t size = most + (above - most) / 2;
+      tried.split.*axis = size;
+      auto layout = MakeLayout(shape, tried.split, CostsByWork(shape));
+      if (layout.ok()) plan.layout = *std::move(layout);
+      const bool fits = layout.ok() && SizeRanks(config, tried, plan, host_bytes).ok();
+      (fits ? most : above) = size;
+    }
+    if (most == 0) continue;
+    tried.split.*axis = most;
+    fit.push_back(Brief(tried.split));
+  }
+  return fit.empty() ? "" : fmt::format("; layouts that fit: {}", fmt::join(fit, ", "));
 }
 
 }  // namespace
@@ -95,7 +126,13 @@ Result<ModelPlan> PlanModel(const Checkpoint& checkpoint, const ModelSettings& s
   const ModelShape shape = ShapeOf(config);
   ASSIGN_OR_RETURN(plan.layout, MakeLayout(shape, settings.split, CostsByWork(shape)));
   ASSIGN_OR_RETURN(plan.bytes, BytesOf(checkpoint, options.float_type));
-  ASSIGN_OR_RETURN(plan.sizing, SizeRanks(config, settings, plan));
+  const uint64_t host_bytes = ReadHostMemory().total_bytes;
+  auto sizing = SizeRanks(config, settings, plan, host_bytes);
+  if (!sizing.ok()) {
+    return Status(sizing.status().code(),
+                  sizing.status().message() + LayoutsThatFit(config, settings, plan, host_bytes));
+  }
+  plan.sizing = *sizing;
   options.max_positions = plan.sizing.max_model_len;
   options.num_blocks = plan.sizing.num_blocks;
   return plan;

@@ -70,7 +70,7 @@ Result<std::unique_ptr<RankRunner>> RankRunner::Create(std::unique_ptr<Checkpoin
   runner->decoder_ = std::make_unique<Decoder>(runner->context_, runner->kv_.get());
   RETURN_IF_ERROR(runner->decoder_->status());
   runner->meter_.emplace(runner->context_, runner->rows_at_once_);
-  if (mine.last_stage && mine.coord.cp == 0) {
+  if (mine.has_head()) {
     runner->head_ = std::make_unique<Head>(runner->context_, runner->rows_at_once_);
   }
   if (layout.split.pp > 1) {

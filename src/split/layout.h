@@ -63,12 +63,15 @@ struct RankLayout {
   RankCoord coord;
   Range layers;
   bool first_stage = true;  // embeds
-  bool last_stage = true;   // has the head
+  bool last_stage = true;
   Range q_heads;
   Range kv_heads;                 // those q_heads read; with dcp, those its dcp group's read
   Range ffn_columns;              // of a dense layer, or of each expert it holds; in 64s, or F
-  Range vocab_rows;               // of embedding and head; in 16s, or V
+  Range vocab_rows;               // of embedding and head, where it has them; in 16s, or V
   std::vector<uint32_t> experts;  // ascending; the same in every layer
+
+  // Of cp ranks, which have the same rows in the end, the first computes their logits.
+  [[nodiscard]] bool has_head() const { return last_stage && coord.cp == 0; }
   bool operator==(const RankLayout&) const = default;
 };
 

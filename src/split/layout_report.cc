@@ -84,7 +84,7 @@ std::string RankTable(const LayoutReport& report) {
   rows.push_back({"rank", "pp", "tp", "ep", "cp", "layers", "q heads", "kv heads", "ffn columns",
                   "vocabulary", "experts", "weights", "kv a token"});
   for (const RankLayout& rank : report.layout->ranks) {
-    const bool words = rank.first_stage || rank.last_stage;
+    const bool words = rank.first_stage || rank.has_head();
     rows.push_back({fmt::format("{}", rank.rank), fmt::format("{}", rank.coord.pp),
                     fmt::format("{}", rank.coord.tp),
                     fmt::format("{}", ExpertPlaceOf(report.layout->split, rank.coord).ep_rank),
@@ -125,7 +125,7 @@ Json RankJson(const LayoutReport& report, const RankLayout& rank) {
   json["kv_heads"] = RangeJson(rank.kv_heads);
   json["ffn_columns"] = RangeJson(rank.ffn_columns);
   json["vocab_rows"] =
-      rank.first_stage || rank.last_stage ? RangeJson(rank.vocab_rows) : RangeJson({});
+      rank.first_stage || rank.has_head() ? RangeJson(rank.vocab_rows) : RangeJson({});
   json["experts"] = rank.experts;
   if (report.bytes != nullptr) {
     json["weight_bytes"] = WeightBytesOf(*report.layout, rank, *report.bytes);
@@ -172,7 +172,7 @@ uint64_t WeightBytesOf(const Layout& layout, const RankLayout& rank, const Model
   }
   const uint64_t vocab = rank.vocab_rows.size();
   if (rank.first_stage) total += ShareOfBytes(bytes.embedding, vocab, shape.vocab_size);
-  if (rank.last_stage) {
+  if (rank.has_head()) {
     total += ShareOfBytes(bytes.head, vocab, shape.vocab_size) + bytes.final_norm;
   }
   return total;
@@ -199,8 +199,9 @@ TrafficTotals StepTotals(const Layout& layout, uint32_t tokens, const TrafficOpt
 std::string ReportText(const LayoutReport& report) {
   const Layout& layout = *report.layout;
   const Split& split = layout.split;
-  std::string text = fmt::format("layout {}: {} ranks in {} replica{}\n", split.ToString(),
-                                 split.world_size(), split.dp, split.dp == 1 ? "" : "s");
+  std::string text =
+      fmt::format("layout {}: {} rank{} in {} replica{}\n", split.ToString(), split.world_size(),
+                  split.world_size() == 1 ? "" : "s", split.dp, split.dp == 1 ? "" : "s");
   text += RankTable(report);
   text += fmt::format(
       "KV heads held more than once: {} a layer, {} B a token and layer\n"

@@ -21,8 +21,8 @@ struct LayerBytes {
 struct ModelBytes {
   std::vector<LayerBytes> layers;  // [num_layers]
   uint64_t embedding = 0;          // by vocabulary rows, on the first stage
-  uint64_t head = 0;               // by vocabulary rows, on the last stage
-  uint64_t final_norm = 0;         // on the last stage
+  uint64_t head = 0;               // by vocabulary rows, on the last stage's first cp ranks
+  uint64_t final_norm = 0;         // there too
 };
 // Weights that `rank` holds. bytes.layers has an entry for each layer of the layout.
 uint64_t WeightBytesOf(const Layout& layout, const RankLayout& rank, const ModelBytes& bytes);

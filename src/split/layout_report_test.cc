@@ -52,8 +52,7 @@ TEST(LayoutReport, WeightsOfRanksAddUpToTheModelAndItsCopies) {
       held += WeightBytesOf(*layout, rank, bytes);
       if (rank.coord.pp == 0) kv_heads += rank.kv_heads.size();
     }
-    uint64_t expected =
-        (bytes.embedding + bytes.head) * split.cp + bytes.final_norm * split.ranks_per_stage();
+    uint64_t expected = bytes.embedding * split.cp + bytes.head + bytes.final_norm * split.tp;
     for (const LayerBytes& layer : bytes.layers) {
       expected += layer.query * split.cp + layer.kv / shape.num_kv_heads * kv_heads +
                   layer.ffn * (split.ep == 1 ? split.cp : 1) +

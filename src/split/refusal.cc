@@ -201,20 +201,6 @@ void FitGroups(const ModelShape& shape, Split* candidate) {
   while (candidate->tp % candidate->dcp != 0) --candidate->dcp;
 }
 
-std::string Brief(const Split& split) {
-  std::string text;
-  const auto add = [&](const char* name, uint32_t size) {
-    if (size != 1) text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, size);
-  };
-  add("dp", split.dp);
-  add("pp", split.pp);
-  add("tp", split.tp);
-  add("ep", split.ep);
-  add("cp", split.cp);
-  add("dcp", split.dcp);
-  return text.empty() ? "tp=1" : text;
-}
-
 // Other (pp, tp) of the same product that work, the tp nearest to the asked one
 // first.
 std::vector<Split> SameRanks(const ModelShape& shape, const Split& base, uint64_t ranks,
@@ -264,6 +250,20 @@ std::string ExpertsThatWork(const ModelShape& shape, const Split& split) {
 }
 
 }  // namespace
+
+std::string Brief(const Split& split) {
+  std::string text;
+  const auto add = [&](const char* name, uint32_t size) {
+    if (size != 1) text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, size);
+  };
+  add("dp", split.dp);
+  add("pp", split.pp);
+  add("tp", split.tp);
+  add("ep", split.ep);
+  add("cp", split.cp);
+  add("dcp", split.dcp);
+  return text.empty() ? "tp=1" : text;
+}
 
 StageShares SharesOfStage(const ModelShape& shape, const Split& split) {
   std::vector<uint32_t> weights = split.tp_shares;

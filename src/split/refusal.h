@@ -29,6 +29,9 @@ Status CheckShape(const ModelShape& shape, const LayerCosts& costs);
 // Likewise for the split, of a shape that is good.
 Status CheckCut(const ModelShape& shape, const Split& split);
 
+// "pp=2 tp=6": its sizes that are not 1; "tp=1" where all are.
+std::string Brief(const Split& split);
+
 // For a split that CheckCut refuses: "layouts that work: pp=2 tp=6, pp=4 tp=3,
 // tp=9", first those with as many ranks. Each was checked.
 std::string LayoutsThatWork(const ModelShape& shape, const Split& split, const LayerCosts& costs);

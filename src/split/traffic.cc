@@ -67,7 +67,7 @@ void AddTp(const Step& step) {
                        counts.embedded_tokens * step.hidden() * kFloatBytes);
     }
   }
-  if (!step.rank.last_stage || step.rank.coord.cp != 0) return;
+  if (!step.rank.has_head()) return;
   step.totals->Add(Axis::kTp, CommOp::kAllGather,
                    uint64_t{counts.greedy_groups} + counts.full_groups,
                    counts.greedy_rows * kCandidateBytes +
