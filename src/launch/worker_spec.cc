@@ -34,7 +34,7 @@ namespace {
   [[maybe_unused]] const auto& [a, b, c, d, e, f, g] = s;
 }
 [[maybe_unused]] void CountFields(const Split& s) {
-  [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, j, k] = s;
+  [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, j, k, l] = s;
 }
 [[maybe_unused]] void CountFields(const EngineConfig& s) {
   [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, j, k, l] = s;
@@ -61,7 +61,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ModelSettings, dtype, kv_cache_dtype, block_s
                                    kv_cache_memory_bytes, threads)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Sizing, max_model_len, num_blocks, kv_partitions, weight_bytes,
                                    kv_bytes, runtime_bytes, budget_bytes)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Split, dp, pp, tp, ep, cp, dcp, tp_shares, pp_layers,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Split, dp, pp, teams, tp, ep, cp, dcp, tp_shares, pp_layers,
                                    redundant_experts, expert_loads, experts_by_load)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EngineConfig, max_model_len, max_num_seqs,
                                    max_num_batched_tokens, max_num_queued_reqs,
@@ -82,7 +82,8 @@ Result<WorkerSpec> UnpackWorkerSpec(std::span<const std::byte> bytes) {
     const auto* first = reinterpret_cast<const uint8_t*>(bytes.data());
     auto spec = nlohmann::json::from_cbor(first, first + bytes.size()).get<WorkerSpec>();
     const Split& s = spec.split;
-    if (s.pp == 0 || s.tp == 0 || s.cp == 0 || s.pp > 4096 || s.tp > 4096 || s.cp > 4096 ||
+    const auto is_size = [](uint32_t size) { return size > 0 && size <= kMaxAxisSize; };
+    if (!is_size(s.pp) || !is_size(s.teams) || !is_size(s.tp) || !is_size(s.cp) ||
         spec.rank >= s.ranks_per_replica()) {
       return DataLoss(
           fmt::format("a worker's orders: rank {} of {}: no such rank", spec.rank, s.ToString()));
