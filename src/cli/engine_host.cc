@@ -15,6 +15,7 @@ EngineConfig EngineConfigOf(const ModelPlan& plan) {
   config.max_num_batched_tokens = plan.executor.max_batch_tokens;
   config.block_size = plan.executor.kv_shape.block_tokens;
   config.num_blocks = plan.sizing.pool_blocks();
+  config.teams = plan.sizing.teams;
   config.kv_partitions = plan.sizing.kv_partitions;
   return config;
 }
