@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 
 namespace cleave {
@@ -96,6 +97,14 @@ std::vector<uint32_t> TeamOf(const Split& split, uint32_t rank) {
   std::vector<uint32_t> team(split.ranks_per_team());
   std::iota(team.begin(), team.end(), rank - PlaceInTeam(split, CoordOf(split, rank)));
   return team;
+}
+
+Split TeamsAsReplicas(const Split& split) {
+  Split replicas = split;
+  replicas.dp = split.dp * split.teams;
+  replicas.teams = 1;
+  replicas.ep = std::min(split.ep, split.ranks_per_team());
+  return replicas;
 }
 
 ExpertPlace ExpertPlaceOf(const Split& split, const RankCoord& coord) {

@@ -79,6 +79,8 @@ std::vector<uint32_t> GroupOf(const Split& split, Axis axis, uint32_t rank);
 std::vector<uint32_t> DcpGroupOf(const Split& split, uint32_t rank);
 // The ranks of its stage and team, ascending.
 std::vector<uint32_t> TeamOf(const Split& split, uint32_t rank);
+// The same ranks with replicas in place of teams: what is left of them without experts.
+Split TeamsAsReplicas(const Split& split);
 
 // Where ep > 1, rank r of a stage (PlaceInStage) holds the experts of ep rank r / n, and of their
 // columns the share r mod n, where n = teams · tp · cp / ep ranks hold an expert.

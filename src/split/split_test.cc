@@ -152,6 +152,12 @@ TEST(Split, TeamsPartTheStages) {
   }
 }
 
+TEST(Split, TeamsAsReplicasAreAsManyRanks) {
+  EXPECT_EQ(TeamsAsReplicas({.pp = 2, .teams = 3, .tp = 2, .ep = 6}),
+            (Split{.dp = 3, .pp = 2, .tp = 2, .ep = 2}));
+  EXPECT_EQ(TeamsAsReplicas({.dp = 2, .teams = 2, .ep = 2}), (Split{.dp = 4}));
+}
+
 TEST(Split, DcpGroupsPartTheTpRanks) {
   RngStream rng(3);
   for (int i = 0; i < 300; ++i) {
