@@ -94,15 +94,16 @@ Outcome RunRequests(const std::string& model, const Way& way, const Requests& re
   const uint32_t longest = CeilDiv(largest, way.kv_partitions * kBlocksARun) * kBlocksARun;
   plan->executor.num_blocks =
       std::max(way.kv_partitions == 1 ? largest : longest,
-               CeilDiv(all_blocks * way.blocks_share / 100, way.kv_partitions));
+               CeilDiv(all_blocks * way.blocks_share / 100, way.teams * way.kv_partitions));
   plan->executor.max_positions = std::max(256U, largest * kBlock);
   EngineConfig config;
   config.max_model_len = plan->executor.max_positions;
+  config.teams = way.teams;
   config.kv_partitions = way.kv_partitions;
   config.max_num_seqs = way.max_num_seqs;
   config.max_num_batched_tokens = way.batched_tokens;
   config.block_size = kBlock;
-  config.num_blocks = plan->executor.num_blocks * way.kv_partitions;
+  config.num_blocks = plan->executor.num_blocks * way.teams * way.kv_partitions;
   config.enable_prefix_caching = way.prefix_caching;
   config.long_prefill_token_threshold = way.chunk;
   auto executor = make(model, *plan);

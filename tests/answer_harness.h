@@ -23,6 +23,7 @@ struct Way {
   bool prefix_caching = false;
   uint32_t rounds = 1;          // the last one's answers count: later ones find their prefix cached
   uint32_t blocks_share = 100;  // of what all requests together need, in per cent
+  uint32_t teams = 1;           // of who runs it
   uint32_t kv_partitions = 1;   // cp · dcp of who runs it
 };
 

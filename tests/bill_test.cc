@@ -42,6 +42,7 @@ Bill RunAndBill(const Case& c, const Requests& requests) {
   };
   const std::string path = c.model.front() == '/' ? c.model : CLEAVE_TINY "/" + c.model;
   Way way = c.way;
+  way.teams = c.split.teams;
   way.kv_partitions = KvPartitionsOf(c.split);
   const Outcome outcome = RunRequests(path, way, requests, make);
   EXPECT_EQ(outcome.answers.size(), requests.size());
@@ -80,6 +81,12 @@ void ExpectUsed(const Bill& bill, uint64_t one_shot_max_bytes) {
     EXPECT_EQ(calls(Axis::kEp, op) > 0, bill.split.ep > 1);
   }
   for (const RankBill& rank : bill.ranks) EXPECT_GT(rank.step_ns(), 0U);
+  // Every team had results.
+  const Split& split = bill.split;
+  for (uint32_t team = 1; team < split.teams; ++team) {
+    const uint32_t lead = RankOf(split, {.pp = split.pp - 1, .team = team});
+    EXPECT_GT(bill.ranks[lead].of(Axis::kEp, CommOp::kSend).calls, 0U) << "team " << team;
+  }
 }
 
 // The first experts are said to be the hottest.
@@ -129,6 +136,11 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"mixtral", WithCopies({.tp = 2, .ep = 2}, 1, 5), kFewTokens, kChunks},
         Case{"mixtral_q8.gguf", WithCopies({.tp = 3, .ep = 3}, 2, 10), kNever, kBatch},
         Case{"qwen3_moe.gguf", WithCopies({.tp = 4, .ep = 2}, 3, 10), kFewTokens, kChunks},
+        Case{"mixtral", {.teams = 2, .ep = 2}, kFewTokens, kChunks},
+        Case{"mixtral_q8.gguf", {.pp = 3, .teams = 2, .tp = 2, .ep = 2}, kFewTokens, kBatch},
+        Case{"mixtral_q8.gguf", {.pp = 2, .teams = 3, .ep = 3}, kNever, kChunks},
+        Case{"qwen3_moe.gguf", {.teams = 2, .ep = 4, .cp = 2}, kFewTokens, kBatch},
+        Case{"qwen3_moe_bf16", WithCopies({.teams = 2, .tp = 2, .ep = 4}, 2, 7), kAlways, kChunks},
         Case{"llama3", {.cp = 2}, kFewTokens, kBatch},
         Case{"llama3", {.tp = 2, .dcp = 2}, kNever, kChunks},
         Case{"qwen2.gguf", {.pp = 2, .tp = 2, .cp = 2, .dcp = 2}, kFewTokens, kBatch},
@@ -207,6 +219,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"mixtral_q8.gguf", {.tp = 2, .cp = 2}, kFewTokens, kBatch},
         Case{"mixtral_q8.gguf", {.pp = 2, .tp = 2, .ep = 4, .cp = 2}, kNever, kBatch},
         Case{"qwen3_moe.gguf", {.tp = 4, .ep = 2}, kFewTokens, kBatch},
+        Case{"qwen3_moe.gguf", {.pp = 2, .teams = 2, .tp = 2, .ep = 2}, kFewTokens, kBatch},
         Case{"qwen3_moe.gguf", WithCopies({.pp = 2, .tp = 3, .ep = 3}, 3, 10), kFewTokens, kBatch},
         Case{"mixtral_q8.gguf", WithCopies({.tp = 4, .ep = 2}, 2, 10), kNever, kBatch}));
 

@@ -24,6 +24,7 @@ void ExpectSameOverSplits(const std::string& model, const Requests& requests,
   ASSERT_EQ(plain.answers.size(), requests.size());
   for (const Split& split : splits) {
     for (Way way : ways) {
+      way.teams = split.teams;
       way.kv_partitions = KvPartitionsOf(split);
       const Outcome other = RunRequests(model, way, requests, MakerOf(split));
       ExpectEqualAnswers(plain, other, model + ", " + split.ToString() + ", " + way.name);
@@ -103,6 +104,27 @@ INSTANTIATE_TEST_SUITE_P(Copies, SplitSame,
                                               {{.tp = 3, .ep = 3, .redundant_experts = 3},
                                                WithCopies({.tp = 2, .ep = 4, .cp = 2}, 3, 10)}}));
 
+// Requests are shared out over teams, whose ranks hold the experts together.
+INSTANTIATE_TEST_SUITE_P(Teams, SplitSame,
+                         testing::Values(Case{"mixtral",
+                                              {{.teams = 2, .ep = 2},
+                                               {.pp = 2, .teams = 2, .tp = 2, .ep = 4},
+                                               {.teams = 5, .ep = 5}}},
+                                         Case{"mixtral_q8.gguf",
+                                              {{.teams = 2, .ep = 2},
+                                               {.teams = 2, .tp = 2, .ep = 4},
+                                               {.teams = 2, .tp = 2, .ep = 2},
+                                               {.teams = 3, .tp = 2, .ep = 3, .tp_shares = {2, 1}},
+                                               {.pp = 3, .teams = 2, .ep = 2},
+                                               {.teams = 2, .ep = 4, .cp = 2}}},
+                                         Case{"qwen3_moe.gguf",
+                                              {{.pp = 2, .teams = 2, .ep = 2},
+                                               {.teams = 2, .tp = 3, .ep = 3},
+                                               WithCopies({.teams = 2, .tp = 2, .ep = 4}, 3, 10)}},
+                                         Case{"qwen3_moe_bf16",
+                                              {{.teams = 2, .ep = 2},
+                                               WithCopies({.teams = 3, .ep = 3}, 2, 7)}}));
+
 // Sequences of several runs of 512 on every rank that shares them.
 struct LongCase {
   const char* model;
@@ -134,16 +156,17 @@ TEST_P(ContextSame, TinyModel) {
   ExpectSameOverSplits(std::string(CLEAVE_TINY) + "/" + c.model, requests, {c.split}, kLongWays);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuts, ContextSame,
-                         testing::Values(LongCase{"llama2", {.cp = 2}},
-                                         LongCase{"llama3.gguf", {.tp = 2, .dcp = 2}},
-                                         LongCase{"qwen2.gguf", {.pp = 2, .tp = 2, .cp = 2}},
-                                         LongCase{"mistral", {.cp = 3}},
-                                         LongCase{"gemma3", {.tp = 2, .cp = 2}},
-                                         LongCase{"qwen3", {.tp = 2, .cp = 2, .dcp = 2}},
-                                         LongCase{"mixtral_q8.gguf", {.tp = 2, .ep = 4, .cp = 2}},
-                                         LongCase{"mixtral", {.tp = 2, .ep = 2, .dcp = 2}},
-                                         LongCase{"qwen3_moe.gguf", {.tp = 2, .cp = 2}}));
+INSTANTIATE_TEST_SUITE_P(
+    Cuts, ContextSame,
+    testing::Values(LongCase{"llama2", {.cp = 2}}, LongCase{"llama3.gguf", {.tp = 2, .dcp = 2}},
+                    LongCase{"qwen2.gguf", {.pp = 2, .tp = 2, .cp = 2}},
+                    LongCase{"mistral", {.cp = 3}}, LongCase{"gemma3", {.tp = 2, .cp = 2}},
+                    LongCase{"qwen3", {.tp = 2, .cp = 2, .dcp = 2}},
+                    LongCase{"mixtral_q8.gguf", {.tp = 2, .ep = 4, .cp = 2}},
+                    LongCase{"mixtral", {.tp = 2, .ep = 2, .dcp = 2}},
+                    LongCase{"mixtral_q8.gguf", {.teams = 2, .ep = 4, .cp = 2}},
+                    LongCase{"qwen3_moe.gguf", {.teams = 2, .tp = 2, .ep = 2, .dcp = 2}},
+                    LongCase{"qwen3_moe.gguf", {.tp = 2, .cp = 2}}));
 
 }  // namespace
 }  // namespace cleave

@@ -72,8 +72,8 @@ double PairsOf(const Phases& a, const Phases& b) {
 bool DifferInTpOnly(const LayoutFigures& layout, const LayoutFigures& than) {
   const Split& a = layout.split;
   const Split& b = than.split;
-  return a.dp == b.dp && a.pp == b.pp && a.ep == b.ep && a.cp == b.cp && a.dcp == b.dcp &&
-         layout.threads == than.threads;
+  return a.dp == b.dp && a.pp == b.pp && a.teams == b.teams && a.ep == b.ep && a.cp == b.cp &&
+         a.dcp == b.dcp && layout.threads == than.threads;
 }
 
 std::optional<double> PrefillCeiling(const LayoutFigures& layout, const Phases& prefill,

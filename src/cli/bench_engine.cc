@@ -157,7 +157,7 @@ Status EngineBench::CheckRoom(const EngineHost& host) const {
   const auto partitions =
       KvPartitions::OfBlocks(plan.sizing.kv_partitions, kRunPositions, block_tokens);
   const auto blocks = CeilDiv(plan.sizing.max_model_len, block_tokens);
-  const uint32_t requests = CeilDiv(largest_, plan.layout.split.dp);
+  const uint32_t requests = CeilDiv(largest_, plan.layout.split.dp * plan.layout.split.teams);
   const uint64_t needed = uint64_t{requests} * partitions.Fullest(blocks);
   if (needed <= plan.sizing.num_blocks) return OkStatus();
   return InvalidArgument(

@@ -25,6 +25,7 @@ Status DryRun(const ServeFlags& flags, const std::string& path) {
   ASSIGN_OR_RETURN(const auto checkpoint, OpenCheckpoint(path));
   ModelSettings settings = flags.model.Settings();
   ASSIGN_OR_RETURN(settings.split, flags.split.ToSplit());
+  FitToModel(checkpoint->config(), &settings.split);
   ASSIGN_OR_RETURN(const auto loads, OpenExpertLoad(flags.split.expert_load, path,
                                                     ExpertLoadFile::Use::kRead, &settings.split));
   ASSIGN_OR_RETURN(const ModelPlan plan, PlanModel(*checkpoint, settings));

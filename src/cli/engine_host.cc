@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "cli/replica_orders.h"
+#include "cli/split_flags.h"
 #include "launch/rank_worker.h"
 
 namespace cleave {
@@ -15,12 +16,14 @@ EngineConfig EngineConfigOf(const ModelPlan& plan) {
   config.max_num_batched_tokens = plan.executor.max_batch_tokens;
   config.block_size = plan.executor.kv_shape.block_tokens;
   config.num_blocks = plan.sizing.pool_blocks();
+  config.teams = plan.sizing.teams;
   config.kv_partitions = plan.sizing.kv_partitions;
   return config;
 }
 
 Result<std::unique_ptr<EngineHost>> EngineHost::Open(Order order) {
   ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint, OpenCheckpoint(order.model_path));
+  FitToModel(checkpoint->config(), &order.settings.split);
   ASSIGN_OR_RETURN(order.settings.split,
                    ResolveSplit(order.model_path, order.settings, order.to_measure));
   ASSIGN_OR_RETURN(ModelPlan plan, PlanModel(*checkpoint, order.settings));

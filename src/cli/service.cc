@@ -69,11 +69,6 @@ Status Service::Load(const LoadProgress& progress) {
                                                 ExpertLoadFile::Use::kKeep, &order.settings.split));
   order.log_level = flags_.log_level;
   order.log_format = flags_.log_format;
-  if (flags_.split.enable_expert_parallel && order.settings.split.dp > 1) {
-    spdlog::warn(
-        "--enable-expert-parallel: experts are spread over the ranks of each replica; "
-        "over all replicas, with dense layers split by request, they are not yet");
-  }
   ASSIGN_OR_RETURN(host_, EngineHost::Open(std::move(order)));
   const Checkpoint& checkpoint = host_->checkpoint();
   const ModelConfig& config = checkpoint.config();

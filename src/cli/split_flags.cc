@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "split/layout.h"
 
@@ -40,7 +44,9 @@ void SplitFlags::AddTo(OptionTable* table) {
     table->Count(section, flag, help, 1, kMostRanks, value);
     for (const char* alias : aliases) table->Alias(alias, flag);
   };
-  axis("--data-parallel-size", "Replicas, sharing nothing (-dp, --dp)", &dp, {"-dp", "--dp"});
+  axis("--data-parallel-size",
+       "Replicas, sharing nothing (-dp, --dp); with --enable-expert-parallel teams of one replica",
+       &dp, {"-dp", "--dp"});
   axis("--pipeline-parallel-size", "Stages of layers (-pp, --pp)", &pp, {"-pp", "--pp"});
   axis("--tensor-parallel-size", "Ranks that share heads, columns and vocabulary (-tp, --tp)", &tp,
        {"-tp", "--tp"});
@@ -49,7 +55,8 @@ void SplitFlags::AddTo(OptionTable* table) {
        &cp, {"--prefill-context-parallel-size", "-pcp"});
   axis("--decode-context-parallel-size", "Like --cp, over the tp ranks (-dcp)", &dcp, {"-dcp"});
   table->Switch(section, "--enable-expert-parallel",
-                "Experts over all ranks of a stage; with -dp, of each replica's",
+                "Experts over all ranks of a stage; with -dp over all teams, which share requests "
+                "out and step together",
                 &enable_expert_parallel);
   table->Alias("-ep", "--enable-expert-parallel");
   table->Text(section, "--tp-shares",
@@ -80,7 +87,11 @@ Result<Split> SplitFlags::ToSplit() const {
   split.ep = static_cast<uint32_t>(ep);
   split.cp = static_cast<uint32_t>(cp);
   split.dcp = static_cast<uint32_t>(dcp);
-  if (enable_expert_parallel && ep == 1) split.ep = split.tp * split.cp;
+  if (enable_expert_parallel) {
+    std::swap(split.dp, split.teams);
+    const uint64_t ranks = uint64_t{split.teams} * split.tp * split.cp;
+    if (ep == 1) split.ep = static_cast<uint32_t>(std::min<uint64_t>(ranks, UINT32_MAX));
+  }
   ASSIGN_OR_RETURN(split.tp_shares, ParseList("--tp-shares", tp_shares));
   ASSIGN_OR_RETURN(split.pp_layers, ParseList("--pp-layers", pp_layers));
   ASSIGN_OR_RETURN(split.redundant_experts, RedundantExperts());
@@ -113,6 +124,13 @@ Result<uint32_t> SplitFlags::RedundantExperts() const {
                     redundant_experts, copies));
   }
   return static_cast<uint32_t>(copies);
+}
+
+void FitToModel(const ModelConfig& config, Split* split) {
+  if (split->teams == 1 || config.has_experts()) return;
+  *split = TeamsAsReplicas(*split);
+  spdlog::info("the model has no experts: --enable-expert-parallel leaves -dp {} replicas",
+               split->dp);
 }
 
 }  // namespace cleave

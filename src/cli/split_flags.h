@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "cli/option_table.h"
 #include "launch/auto_split.h"
+#include "model/config.h"
 #include "split/split.h"
 
 namespace cleave {
@@ -39,5 +40,8 @@ struct SplitFlags {
  private:
   [[nodiscard]] Result<uint32_t> RedundantExperts() const;
 };
+
+// Without experts there is nothing that teams have in common: says so, and makes them replicas.
+void FitToModel(const ModelConfig& config, Split* split);
 
 }  // namespace cleave

@@ -114,6 +114,7 @@ std::string BillJson(const Bill& bill, uint64_t generated_tokens) {
     json["ranks"].push_back({{"replica", bill.replica_of(i)},
                              {"rank", bill.rank_of(i)},
                              {"pp", coord.pp},
+                             {"team", coord.team},
                              {"tp", coord.tp},
                              {"cp", coord.cp},
                              {"step_s", Seconds(rank.step_ns())},

@@ -137,9 +137,11 @@ TEST(ShmGroup, SendTakesOverAndKeepsOrder) {
 }
 
 // Every axis of a mixed cut at work in one segment, in each group its own sums.
-TEST(World, GroupsOfAllAxes) {
+class WorldGroups : public testing::TestWithParam<Split> {};
+
+TEST_P(WorldGroups, OfAllAxes) {
   WorldOptions options;
-  options.split = {.pp = 2, .tp = 4, .ep = 2, .cp = 2, .dcp = 2};
+  options.split = GetParam();
   options.deadline_ms = 60'000;
   options.room_bytes = kMinRoomBytes;
   options.channel_bytes = 4096;
@@ -167,12 +169,18 @@ TEST(World, GroupsOfAllAxes) {
         RETURN_IF_ERROR(check(world->group(axis), GroupOf(split, axis, rank)));
       }
       RETURN_IF_ERROR(check(world->dcp(), DcpGroupOf(split, rank)));
+      const std::vector<uint32_t> alone = {rank};
+      RETURN_IF_ERROR(check(world->team(), split.teams == 1 ? alone : TeamOf(split, rank)));
     }
     return OkStatus();
   });
   ASSERT_EQ(statuses.size(), 16U);
   for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status.ToString();
 }
+
+INSTANTIATE_TEST_SUITE_P(Cuts, WorldGroups,
+                         testing::Values(Split{.pp = 2, .tp = 4, .ep = 2, .cp = 2, .dcp = 2},
+                                         Split{.pp = 2, .teams = 2, .tp = 2, .ep = 4, .cp = 2}));
 
 TEST(ShmGroup, RefusesWhatCannotBe) {
   const std::vector<Status> statuses = RunWorld(TpWorld(2), [](World* world) -> Status {

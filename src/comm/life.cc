@@ -39,8 +39,9 @@ uint64_t SteadyNanos() {
 std::string DescribeRank(const RankLine& line, uint32_t rank, const Split& split, uint64_t now_ns) {
   const RankCoord at = CoordOf(split, rank);
   const RankPhase phase = PhaseOf(line);
-  std::string text =
-      fmt::format("rank {} (pp {}, tp {}, cp {}) {}", rank, at.pp, at.tp, at.cp, PhaseText(phase));
+  const std::string team = split.teams == 1 ? "" : fmt::format("team {}, ", at.team);
+  std::string text = fmt::format("rank {} (pp {}, {}tp {}, cp {}) {}", rank, at.pp, team, at.tp,
+                                 at.cp, PhaseText(phase));
   if (phase == RankPhase::kWaiting) {
     const uint32_t axis = std::min(line.axis.load(std::memory_order_relaxed), kAxes - 1);
     const uint32_t op = std::min(line.op.load(std::memory_order_relaxed), kCommOps - 1);

@@ -50,6 +50,9 @@ TEST(DescribeRank, SaysWhatItDoes) {
   EXPECT_EQ(DescribeRank(board.lines[3], 3, split, 0),
             "rank 3 (pp 1, tp 1, cp 0) is in an unknown phase");
   EXPECT_NE(DescribeRank(board.lines[1], 1, split, 0), "");
+  const Split teams{.teams = 2, .tp = 2, .ep = 2};
+  const std::string text = DescribeRank(board.lines[3], 3, teams, 0);
+  EXPECT_EQ(text.rfind("rank 3 (pp 0, team 1, tp 1, cp 0) ", 0), 0U) << text;
 }
 
 TEST(BlamedRank, FollowsTheChainToItsEnd) {

@@ -118,7 +118,7 @@ TEST(Segment, RefusesWhatDoesNotFit) {
               o->split.cp = 8;
               o->split.ep = 8;
             }),
-            "tp · cp under ep is 128, must be 1 to 64");
+            "teams · tp · cp under ep is 128, must be 1 to 64");
   EXPECT_EQ(message([](WorldOptions* o) { o->deadline_ms = 0; }),
             "deadline_ms is 0, must be 1 to 86400000");
   EXPECT_EQ(message([](WorldOptions* o) { o->room_bytes = 4095; }),

@@ -32,7 +32,8 @@ constexpr uint64_t kMaxSliceNs = 10'000'000;
 constexpr uint64_t kLateSlices = 4;
 
 const char* GroupKindName(GroupKind kind) {
-  return kind == GroupKind::kDcp ? "dcp" : AxisName(AxisOf(kind));
+  if (kind == GroupKind::kDcp) return "dcp";
+  return kind == GroupKind::kTeam ? "team" : AxisName(AxisOf(kind));
 }
 
 }  // namespace

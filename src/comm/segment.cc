@@ -21,6 +21,9 @@ constexpr uint64_t kMaxSegmentBytes = uint64_t{1} << 44U;
 
 std::vector<uint32_t> MembersOf(const Split& split, GroupKind kind, uint32_t rank) {
   if (kind == GroupKind::kDcp) return DcpGroupOf(split, rank);
+  if (kind == GroupKind::kTeam) {
+    return split.teams == 1 ? std::vector<uint32_t>{rank} : TeamOf(split, rank);
+  }
   return GroupOf(split, AxisOf(kind), rank);
 }
 
@@ -40,13 +43,19 @@ Status CheckRange(const char* what, uint64_t value, uint64_t least, uint64_t mos
 
 Status CheckOptions(const WorldOptions& options) {
   const Split& split = options.split;
-  const std::array<std::pair<const char*, uint32_t>, 5> axes = {
-      {{"pp", split.pp}, {"tp", split.tp}, {"ep", split.ep}, {"cp", split.cp}, {"dcp", split.dcp}}};
+  const std::array<std::pair<const char*, uint32_t>, 6> axes = {{{"pp", split.pp},
+                                                                 {"teams", split.teams},
+                                                                 {"tp", split.tp},
+                                                                 {"ep", split.ep},
+                                                                 {"cp", split.cp},
+                                                                 {"dcp", split.dcp}}};
   for (const auto& [name, size] : axes) RETURN_IF_ERROR(CheckRange(name, size, 1, kMaxGroupSize));
-  const uint64_t stage = uint64_t{split.tp} * split.cp;
-  RETURN_IF_ERROR(
-      CheckRange("pp · tp · cp, the ranks of a replica,", stage * split.pp, 1, kMaxReplicaRanks));
-  if (split.ep > 1) RETURN_IF_ERROR(CheckRange("tp · cp under ep", stage, 1, kMaxGroupSize));
+  const uint64_t stage = uint64_t{split.teams} * split.tp * split.cp;
+  RETURN_IF_ERROR(CheckRange("pp · teams · tp · cp, the ranks of a replica,", stage * split.pp, 1,
+                             kMaxReplicaRanks));
+  if (split.ep > 1) {
+    RETURN_IF_ERROR(CheckRange("teams · tp · cp under ep", stage, 1, kMaxGroupSize));
+  }
   if (split.tp % split.dcp != 0) {
     return InvalidArgument(fmt::format("dcp is {}, must divide tp = {}", split.dcp, split.tp));
   }
@@ -83,6 +92,7 @@ Axis AxisOf(GroupKind kind) {
     case GroupKind::kTp:
       return Axis::kTp;
     case GroupKind::kEp:
+    case GroupKind::kTeam:
       return Axis::kEp;
     case GroupKind::kCp:
     case GroupKind::kDcp:

@@ -74,7 +74,7 @@ struct SegmentHeader {
   uint64_t channel_bytes;
   uint64_t plan_ring_bytes;
   uint64_t one_shot_max_bytes;
-  std::array<uint32_t, 5> cut;  // pp, tp, ep, cp, dcp
+  std::array<uint32_t, 6> cut;  // pp, teams, tp, ep, cp, dcp
   uint32_t experts;
 
   enum : uint32_t { kRunning = 0, kEnding = 1, kEnded = 2 };
@@ -82,11 +82,12 @@ struct SegmentHeader {
   std::array<char, 1020> reason;  // of the end, zero-terminated; readable when kEnded
 };
 inline constexpr uint64_t kSegmentMagic = 0x646c726f77766c63;  // "clvworld"
-inline constexpr uint32_t kSegmentVersion = 3;
+inline constexpr uint32_t kSegmentVersion = 4;
 
-enum class GroupKind : uint8_t { kPp, kTp, kEp, kCp, kDcp };
-inline constexpr uint32_t kGroupKinds = 5;
-Axis AxisOf(GroupKind kind);  // dcp's collectives are cp's
+// kTeam: the ranks of a team, where ep goes beyond them.
+enum class GroupKind : uint8_t { kPp, kTp, kEp, kCp, kDcp, kTeam };
+inline constexpr uint32_t kGroupKinds = 6;
+Axis AxisOf(GroupKind kind);  // dcp's collectives are cp's, a team's are ep's
 
 struct GroupPlace {
   GroupKind kind = GroupKind::kTp;

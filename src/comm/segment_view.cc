@@ -13,8 +13,8 @@
 namespace cleave {
 namespace {
 
-std::array<uint32_t, 5> CutOf(const Split& split) {
-  return {split.pp, split.tp, split.ep, split.cp, split.dcp};
+std::array<uint32_t, 6> CutOf(const Split& split) {
+  return {split.pp, split.teams, split.tp, split.ep, split.cp, split.dcp};
 }
 
 Status NotASegment(const SharedMemory& memory, std::string_view why) {
@@ -77,10 +77,11 @@ Result<SegmentView> SegmentView::Open(const SharedMemory& memory, uint64_t epoch
   }
   WorldOptions options;
   options.split.pp = header->cut[0];
-  options.split.tp = header->cut[1];
-  options.split.ep = header->cut[2];
-  options.split.cp = header->cut[3];
-  options.split.dcp = header->cut[4];
+  options.split.teams = header->cut[1];
+  options.split.tp = header->cut[2];
+  options.split.ep = header->cut[3];
+  options.split.cp = header->cut[4];
+  options.split.dcp = header->cut[5];
   options.epoch = header->epoch;
   options.deadline_ms = header->deadline_ms;
   options.room_bytes = header->room_bytes;

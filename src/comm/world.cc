@@ -35,11 +35,13 @@ struct World::State {
 
   ShmGroup* Shared(GroupKind kind) { return groups[static_cast<uint32_t>(kind)].get(); }
   ShmGroup* Shared(Axis axis) {
-    for (uint32_t kind = 0; kind < kGroupKinds; ++kind) {
-      const auto k = static_cast<GroupKind>(kind);
-      if (k != GroupKind::kDcp && AxisOf(k) == axis) return Shared(k);
+    for (const GroupKind kind : {GroupKind::kPp, GroupKind::kTp, GroupKind::kEp, GroupKind::kCp}) {
+      if (AxisOf(kind) == axis) return Shared(kind);
     }
     return nullptr;
+  }
+  Group* OrSelf(ShmGroup* shared) {
+    return shared != nullptr ? static_cast<Group*>(shared) : &self;
   }
 
   RankSeat seat;
@@ -80,15 +82,11 @@ World::~World() {
 
 uint32_t World::rank() const { return state_->seat.rank(); }
 
-Group* World::group(Axis axis) {
-  ShmGroup* shared = state_->Shared(axis);
-  return shared != nullptr ? static_cast<Group*>(shared) : &state_->self;
-}
+Group* World::group(Axis axis) { return state_->OrSelf(state_->Shared(axis)); }
 
-Group* World::dcp() {
-  ShmGroup* shared = state_->Shared(GroupKind::kDcp);
-  return shared != nullptr ? static_cast<Group*>(shared) : &state_->self;
-}
+Group* World::dcp() { return state_->OrSelf(state_->Shared(GroupKind::kDcp)); }
+
+Group* World::team() { return state_->OrSelf(state_->Shared(GroupKind::kTeam)); }
 
 Result<BroadcastRing> World::OpenPlanRing() {
   SegmentView& view = state_->seat.view();

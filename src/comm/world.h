@@ -46,6 +46,8 @@ class World {
   [[nodiscard]] Group* group(Axis axis);
   // The tp ranks that share their KV by position. Its stats belong to axis cp.
   [[nodiscard]] Group* dcp();
+  // The ranks of its team; of one where there are no others. Its stats belong to axis ep.
+  [[nodiscard]] Group* team();
 
   // This rank's end of the ring of plans: rank 0 writes, the others read. It does not outlive the
   // World. kInvalidArgument when the segment has none.

@@ -21,12 +21,13 @@ enum class SchedulingPolicy { kFcfs, kPriority };
 
 struct EngineConfig {
   uint32_t max_model_len = 0;                  // prompt + output tokens of a sequence
-  uint32_t max_num_seqs = 64;                  // running at once
-  uint32_t max_num_batched_tokens = 512;       // tokens of one step, all sequences
+  uint32_t max_num_seqs = 64;                  // running at once, in each team
+  uint32_t max_num_batched_tokens = 512;       // of one step: all sequences of a team
   uint32_t max_num_queued_reqs = 1024;         // sequences waiting
   uint64_t max_num_queued_tokens = 1U << 20U;  // their prompt tokens
   uint32_t block_size = 16;
-  uint32_t num_blocks = 0;     // of the KV pool: all partitions; a multiple of kv_partitions
+  uint32_t num_blocks = 0;     // of the KV pools: all teams and partitions; a multiple of both
+  uint32_t teams = 1;          // of ranks that share requests out, each with a pool of its own
   uint32_t kv_partitions = 1;  // cp · dcp: ranks that keep a sequence's KV by runs of 512 positions
   bool enable_prefix_caching = true;
   SchedulingPolicy policy = SchedulingPolicy::kFcfs;
@@ -40,7 +41,7 @@ struct EngineStats {
   uint32_t running = 0;
   uint32_t waiting = 0;
   uint64_t waiting_tokens = 0;
-  uint32_t used_blocks = 0;  // of all partitions, held by sequences; cached but free: not counted
+  uint32_t used_blocks = 0;  // of all pools, held by sequences; cached but free: not counted
   uint32_t num_blocks = 0;
   uint64_t steps = 0;
   uint64_t preemptions = 0;

@@ -31,6 +31,7 @@ SchedulerConfig PoolOf(const EngineConfig& config) {
   SchedulerConfig s;
   s.block_size = config.block_size;
   s.num_blocks = config.num_blocks;
+  s.teams = config.teams;
   s.kv_partitions = config.kv_partitions;
   return s;
 }
@@ -40,9 +41,10 @@ Status DoesNotFit(const EngineConfig& config, uint32_t limit) {
   const SchedulerConfig pool = PoolOf(config);
   const std::string where =
       config.kv_partitions == 1
-          ? fmt::format(", the pool has {}", config.num_blocks)
+          ? fmt::format(", {} pool has {}", config.teams == 1 ? "the" : "a team's",
+                        pool.blocks_each())
           : fmt::format(" in the first of {} ranks that share its positions, each has {}",
-                        config.kv_partitions, config.num_blocks / config.kv_partitions);
+                        config.kv_partitions, pool.blocks_each());
   return InvalidArgument(fmt::format(
       "the request's {} tokens need {} KV blocks of {} tokens{}: at most {} tokens fit; lower "
       "max_tokens or raise --kv-cache-memory-bytes",
@@ -96,14 +98,15 @@ EngineCore::EngineCore(const EngineConfig& config, Executor* executor, EngineObs
       logprobs_(isa, vocab_size_),
       flights_(executor->max_in_flight()),
       raw_logits_(vocab_size_) {
-  const size_t rows = executor->max_batch_tokens() + max_sequences_;
+  const uint32_t sequences = config.teams * max_sequences_;
+  const size_t tokens = size_t{config.teams} * executor->max_batch_tokens();
   for (Flight& flight : flights_) {
-    flight.plan.Reserve(max_sequences_);
-    flight.tokens.reserve(executor->max_batch_tokens());
-    flight.sequences.reserve(max_sequences_);
-    flight.wanted.reserve(rows);
-    flight.purposes.reserve(rows);
-    flight.results.reserve(max_sequences_);
+    flight.plan.Reserve(sequences);
+    flight.tokens.reserve(tokens);
+    flight.sequences.reserve(sequences);
+    flight.wanted.reserve(tokens + sequences);
+    flight.purposes.reserve(tokens + sequences);
+    flight.results.reserve(sequences);
   }
   stats_.num_blocks = config.num_blocks;
   stats_.last_progress = clock();
@@ -157,6 +160,7 @@ void EngineCore::Add(SequenceSpec&& spec, Outputs* outputs) {
   facts.limit = live.limit();
   facts.priority = config_.policy == SchedulingPolicy::kPriority ? spec.priority : 0;
   facts.arrival = live.arrival.time_since_epoch().count();
+  if (spec.replica >= 0) facts.team = spec.replica % static_cast<int32_t>(config_.teams);
   facts.lookup = live.sampling.prompt_logprobs >= 0 ? CacheLookup::kNo : CacheLookup::kYes;
   facts.names = names_;
   const SequenceHandle handle = scheduler_.Add(facts);
@@ -234,7 +238,7 @@ void EngineCore::RefreshLevels() {
   stats_.running = scheduler_.running();
   stats_.waiting = scheduler_.waiting();
   stats_.waiting_tokens = scheduler_.waiting_tokens();
-  stats_.used_blocks = config_.num_blocks - scheduler_.pool().free_blocks();
+  stats_.used_blocks = config_.num_blocks - scheduler_.free_blocks();
 }
 
 // ---- A step
@@ -295,13 +299,19 @@ void EngineCore::BuildBatch(Flight* flight) {
   flight->sequences.clear();
   flight->wanted.clear();
   flight->purposes.clear();
+  for (uint32_t team = 0; team < config_.teams; ++team) AddTeam(team, flight);
+}
+
+// Its entries of the plan.
+void EngineCore::AddTeam(uint32_t team, Flight* flight) {
   for (uint32_t i = 0; i < flight->plan.entries.size(); ++i) {
     const PlanEntry& e = flight->plan.entries[i];
+    if (e.team != team) continue;
     const auto offset = static_cast<uint32_t>(flight->tokens.size());
     const Live& live = live_[e.sequence];
     const auto begin = live.tokens.begin() + e.first_position;
     flight->tokens.insert(flight->tokens.end(), begin, begin + e.tokens);
-    flight->sequences.push_back({e.first_position, e.tokens, e.block_table});
+    flight->sequences.push_back({e.first_position, e.tokens, e.block_table, e.team});
     WantPromptRows(e, i, offset, flight);
     if (!e.samples) continue;
     const bool highest =

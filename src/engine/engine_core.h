@@ -86,7 +86,7 @@ class EngineCore {
     uint32_t entry = 0;       // of the plan
     uint32_t next_token = 0;  // samples: 0; else the prompt position the row gives its probability
   };
-  // A plan and its batch, from Schedule to Commit; memory is used again.
+  // A plan and its batch, which goes by teams, from Schedule to Commit; memory is used again.
   struct Flight {
     Plan plan;
     std::vector<int32_t> tokens;
@@ -102,6 +102,7 @@ class EngineCore {
   Status Launch();
   void NotePlan(const Plan& plan, TimePoint now);
   void BuildBatch(Flight* flight);
+  void AddTeam(uint32_t team, Flight* flight);
   void WantPromptRows(const PlanEntry& entry, uint32_t index, uint32_t offset, Flight* flight);
   Status Land(Outputs* outputs);
   Status TakeRow(const RowPurpose& purpose, const RowResult& result, Outputs* outputs);
@@ -117,7 +118,7 @@ class EngineCore {
   EngineObserver* const observer_;
   const Clock clock_;
   const uint32_t vocab_size_;
-  const uint32_t max_sequences_;
+  const uint32_t max_sequences_;  // of a team
 
   Scheduler scheduler_;
   BlockHasher hasher_;

@@ -98,6 +98,7 @@ class Rig {
   static FakeExecutorOptions Fit(FakeExecutorOptions options, const EngineConfig& config) {
     options.num_blocks = config.num_blocks;
     options.block_size = config.block_size;
+    options.teams = config.teams;
     options.kv_partitions = config.kv_partitions;
     return options;
   }
@@ -225,6 +226,27 @@ TEST(SameAnswer, InAnyNumberOfPartitions) {
       EXPECT_EQ(rig.core().stats().num_blocks, config.num_blocks);
       EXPECT_EQ(rig.core().stats().preemptions > 0, each < 1000)
           << partitions << " partitions of " << each;
+    }
+  }
+}
+
+TEST(SameAnswer, InAnyNumberOfTeams) {
+  const Answers whole = RunTogether(Config());
+  for (const uint32_t teams : {2U, 3U}) {
+    for (const uint32_t each : {2000U, 40U}) {  // the largest alone needs 33
+      for (const uint32_t batches : {1U, 2U}) {
+        EngineConfig config = Config();
+        config.teams = teams;
+        config.num_blocks = teams * each;
+        config.max_num_batched_tokens = 45;
+        Rig rig(config, {.max_in_flight = batches});
+        for (SequenceSpec spec : Mixed()) {
+          if (spec.id % 4 == 0) spec.replica = static_cast<int32_t>(spec.id / 4);  // any number
+          rig.Add(std::move(spec));
+        }
+        EXPECT_EQ(rig.Finish(), whole) << teams << " teams of " << each;
+        EXPECT_EQ(rig.core().stats().preemptions > 0, each == 40);
+      }
     }
   }
 }
@@ -553,6 +575,18 @@ TEST(CheckSequence, SaysWhatDoesNotFitAPartition) {
                                           "of 3 ranks that share its positions, each has 40: at "
                                           "most 1665 tokens fit; lower max_tokens or raise "
                                           "--kv-cache-memory-bytes"));
+}
+
+TEST(CheckSequence, SaysWhatDoesNotFitATeam) {
+  EngineConfig config = Config();
+  config.max_model_len = 4000;
+  config.block_size = 16;
+  config.teams = 2;
+  config.num_blocks = 2 * 40;
+  EXPECT_TRUE(CheckSequence(config, 64, Spec(1, 600, 41)).ok());
+  EXPECT_THAT(CheckSequence(config, 64, Spec(1, 600, 42)).message(),
+              HasSubstr("642 tokens need 41 KV blocks of 16 tokens, a team's pool has 40: at most "
+                        "641 tokens fit"));
 }
 
 TEST(CheckStop, EosThenStopIdsThenLengths) {

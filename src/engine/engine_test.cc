@@ -120,6 +120,7 @@ std::unique_ptr<Engine> MakeEngine(const EngineConfig& config, Collector* collec
                                    EngineObserver* observer = nullptr) {
   FakeExecutorOptions options;
   options.num_blocks = config.num_blocks;
+  options.teams = config.teams;
   options.kv_partitions = config.kv_partitions;
   options.block_size = config.block_size;
   options.before_forward = std::move(before_forward);

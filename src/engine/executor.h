@@ -25,6 +25,7 @@ struct BatchSequence {
   uint32_t first_position = 0;
   uint32_t tokens = 0;
   std::span<const int32_t> block_table;  // blocks of positions 0 … first_position + tokens - 1
+  uint32_t team = 0;                     // that computes it, and whose pool the blocks are of
 };
 
 // What is wanted of a row: its highest logit (a greedy choice needs no more), or all of them.
@@ -36,9 +37,9 @@ struct WantedRow {
 };
 
 struct ForwardBatch {
-  std::span<const int32_t> token_ids;  // of all sequences, concatenated
-  std::span<const BatchSequence> sequences;
-  std::span<const WantedRow> wanted;  // any number, in any order
+  std::span<const int32_t> token_ids;        // of all sequences, concatenated
+  std::span<const BatchSequence> sequences;  // in the order of teams
+  std::span<const WantedRow> wanted;         // any number, in any order
 };
 
 struct RowResult {
@@ -53,7 +54,8 @@ class Executor {
  public:
   virtual ~Executor() = default;
 
-  // Largest batch in tokens and in sequences, batches under way at once: fixed at start.
+  // Largest part of a batch that is one team's, in tokens and in sequences; batches under way at
+  // once: fixed at start.
   [[nodiscard]] virtual uint32_t max_batch_tokens() const = 0;
   [[nodiscard]] virtual uint32_t max_sequences() const = 0;
   [[nodiscard]] virtual uint32_t max_in_flight() const { return 1; }

@@ -26,16 +26,17 @@ FakeExecutor::FakeExecutor(FakeExecutorOptions options)
       kv_(static_cast<size_t>(options_.num_blocks) * options_.block_size),
       in_flight_(options_.max_in_flight),
       logits_(options_.vocab_size) {
-  hidden_.reserve(options_.max_batch_tokens);
-  for (std::vector<Pending>& batch : in_flight_) batch.reserve(options_.max_batch_tokens);
+  const size_t tokens = size_t{options_.teams} * options_.max_batch_tokens;
+  hidden_.reserve(tokens);
+  for (std::vector<Pending>& batch : in_flight_) batch.reserve(tokens);
 }
 
 // Partition p has the p-th share of the ids, and every kv_partitions-th run of a sequence.
 Status FakeExecutor::CheckTable(std::span<const int32_t> table) const {
-  const uint32_t each = options_.num_blocks / options_.kv_partitions;
+  const uint32_t each = blocks_of_team() / options_.kv_partitions;
   for (size_t i = 0; i < table.size(); ++i) {
     const int32_t block = table[i];
-    if (block < 0 || static_cast<uint32_t>(block) >= options_.num_blocks) {
+    if (block < 0 || static_cast<uint32_t>(block) >= blocks_of_team()) {
       return Internal(fmt::format("block {} does not exist", block));
     }
     const size_t run = i * options_.block_size / kRunPositions;
@@ -51,23 +52,36 @@ Status FakeExecutor::CheckTable(std::span<const int32_t> table) const {
 
 Status FakeExecutor::CheckBatch(const ForwardBatch& batch) const {
   uint64_t tokens = 0;
+  uint32_t team = 0;
   for (const BatchSequence& s : batch.sequences) {
     tokens += s.tokens;
+    if (s.team < team || s.team >= options_.teams) return Internal("not in the order of teams");
+    team = s.team;
     const uint32_t end = s.first_position + s.tokens;
     if (s.tokens == 0 || s.block_table.size() != CeilDiv(end, options_.block_size)) {
       return Internal("a sequence without tokens, or whose table does not match them");
     }
     RETURN_IF_ERROR(CheckTable(s.block_table));
   }
-  if (tokens != batch.token_ids.size() || tokens > options_.max_batch_tokens ||
-      batch.sequences.size() > options_.max_sequences) {
-    return Internal("the batch is larger than the executor allows, or not what it says");
-  }
+  if (tokens != batch.token_ids.size()) return Internal("the batch is not what it says");
+  for (team = 0; team < options_.teams; ++team) RETURN_IF_ERROR(CheckTeam(team, batch));
   return OkStatus();
 }
 
+Status FakeExecutor::CheckTeam(uint32_t team, const ForwardBatch& batch) const {
+  uint64_t tokens = 0;
+  uint32_t sequences = 0;
+  for (const BatchSequence& s : batch.sequences) {
+    tokens += s.team == team ? s.tokens : 0;
+    sequences += s.team == team ? 1 : 0;
+  }
+  if (tokens <= options_.max_batch_tokens && sequences <= options_.max_sequences) return OkStatus();
+  return Internal("the batch is larger than the executor allows");
+}
+
 FakeExecutor::Slot& FakeExecutor::At(const BatchSequence& sequence, uint32_t position) {
-  const auto block = static_cast<size_t>(sequence.block_table[position / options_.block_size]);
+  const auto block = static_cast<size_t>(sequence.block_table[position / options_.block_size]) +
+                     size_t{sequence.team} * blocks_of_team();
   return kv_[block * options_.block_size + position % options_.block_size];
 }
 

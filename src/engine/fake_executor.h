@@ -16,12 +16,13 @@
 namespace cleave {
 
 struct FakeExecutorOptions {
-  uint32_t num_blocks = 64;  // of all partitions
+  uint32_t num_blocks = 64;  // of all teams and partitions
+  uint32_t teams = 1;
   uint32_t kv_partitions = 1;
   uint32_t block_size = 4;
   uint32_t vocab_size = 64;
-  uint32_t max_batch_tokens = 512;
-  uint32_t max_sequences = 64;
+  uint32_t max_batch_tokens = 512;  // of a team
+  uint32_t max_sequences = 64;      // likewise
   uint32_t max_in_flight = 1;
   std::function<Status()> before_forward = nullptr;  // on the engine thread
 };
@@ -53,13 +54,15 @@ class FakeExecutor final : public Executor {
   };
 
   [[nodiscard]] Status CheckTable(std::span<const int32_t> table) const;
+  [[nodiscard]] uint32_t blocks_of_team() const { return options_.num_blocks / options_.teams; }
   [[nodiscard]] Status CheckBatch(const ForwardBatch& batch) const;
+  [[nodiscard]] Status CheckTeam(uint32_t team, const ForwardBatch& batch) const;
   Status KeepWanted(const ForwardBatch& batch);
   void MakeLogits(uint64_t hidden);
   Slot& At(const BatchSequence& sequence, uint32_t position);
 
   const FakeExecutorOptions options_;
-  std::vector<Slot> kv_;          // [num_blocks][block_size]
+  std::vector<Slot> kv_;          // [num_blocks][block_size], by teams
   std::vector<uint64_t> hidden_;  // of each token of the last batch: the hash of its history
   std::vector<std::vector<Pending>> in_flight_;  // a ring of max_in_flight batches
   size_t oldest_ = 0;

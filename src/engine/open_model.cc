@@ -39,6 +39,7 @@ Result<Sizing> SizeRanks(const ModelConfig& config, const ModelSettings& setting
     const SizingInput input{.config = &config,
                             .rank = &rank,
                             .tp = settings.split.tp,
+                            .teams = settings.split.teams,
                             .kv_partitions = KvPartitionsOf(settings.split),
                             .partial_queries = KvPartitionsOf(settings.split) == 1
                                                    ? 0

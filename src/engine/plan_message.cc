@@ -17,6 +17,7 @@ struct SequenceWords {
   uint32_t first_position;
   uint32_t tokens;
   uint32_t blocks;
+  uint32_t team;
 };
 struct WantedWords {
   uint32_t row;
@@ -66,7 +67,8 @@ void WritePlan(const ForwardBatch& batch, std::vector<std::byte>* out) {
   for (const BatchSequence& s : batch.sequences) {
     const SequenceWords words{.first_position = s.first_position,
                               .tokens = s.tokens,
-                              .blocks = static_cast<uint32_t>(s.block_table.size())};
+                              .blocks = static_cast<uint32_t>(s.block_table.size()),
+                              .team = s.team};
     Append(&words, 1, out);
   }
   for (const WantedRow& row : batch.wanted) {
@@ -98,7 +100,7 @@ Status ParsePlan(std::span<const std::byte> bytes, ParsedPlan* plan) {
     Take(&bytes, 1, &words);
     if (blocks + words.blocks > header.blocks) return DataLoss("a plan's block tables overrun it");
     plan->sequences.push_back({words.first_position, words.tokens,
-                               std::span(plan->blocks).subspan(blocks, words.blocks)});
+                               std::span(plan->blocks).subspan(blocks, words.blocks), words.team});
     blocks += words.blocks;
   }
   plan->wanted.clear();

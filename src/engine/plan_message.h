@@ -1,7 +1,7 @@
 #pragma once
 // PlanMessage: a batch as bytes, from a replica's leader to its other ranks.
 //
-//   PlanHeader | token ids i32 | sequences (first position, tokens, blocks) 3·u32 |
+//   PlanHeader | token ids i32 | sequences (first position, tokens, blocks, team) 4·u32 |
 //   wanted rows (row, use) 2·u32 | block tables i32, one after another
 //
 // Pure; any thread. Parse checks every count against the bytes that are there: kDataLoss.

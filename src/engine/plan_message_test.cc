@@ -25,7 +25,8 @@ Batch RandomBatch(RngStream* random) {
   }
   for (uint64_t s = 0; s < sequences; ++s) {
     const auto tokens = static_cast<uint32_t>(1 + random->Below(9));
-    b.sequences.push_back({static_cast<uint32_t>(random->Below(100)), tokens, b.tables[s]});
+    b.sequences.push_back({static_cast<uint32_t>(random->Below(100)), tokens, b.tables[s],
+                           static_cast<uint32_t>(random->Below(3))});
     for (uint32_t t = 0; t < tokens; ++t) {
       b.tokens.push_back(static_cast<int32_t>(random->Below(50000)));
       if (random->Below(3) == 0) {
@@ -53,6 +54,7 @@ TEST(PlanMessage, ComesBackAsItWas) {
       const BatchSequence& got = plan.sequences[s];
       EXPECT_EQ(got.first_position, b.sequences[s].first_position);
       EXPECT_EQ(got.tokens, b.sequences[s].tokens);
+      EXPECT_EQ(got.team, b.sequences[s].team);
       EXPECT_EQ(std::vector<int32_t>(got.block_table.begin(), got.block_table.end()), b.tables[s]);
     }
     ASSERT_EQ(plan.wanted.size(), b.wanted.size());

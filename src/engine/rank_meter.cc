@@ -6,11 +6,12 @@
 
 namespace cleave {
 
-void RankMeter::BookForward(std::span<const int32_t> token_ids, const Reported& reported,
-                            uint64_t took_ns) {
+void RankMeter::BookForward(std::span<const int32_t> token_ids, uint32_t batch_tokens,
+                            const Reported& reported, uint64_t took_ns) {
   if (context_.comm.bill == nullptr) return;
   StepCounts counts;
   counts.tokens = static_cast<uint32_t>(token_ids.size());
+  counts.others.tokens = batch_tokens - counts.tokens;
   const RankLayout& mine = context_.mine();
   if (mine.first_stage) {
     counts.embedded_tokens =
@@ -25,18 +26,30 @@ void RankMeter::BookForward(std::span<const int32_t> token_ids, const Reported& 
   Book(counts, took_ns);
 }
 
-void RankMeter::BookResults(std::span<const WantedRow> wanted, uint64_t took_ns) {
+void RankMeter::BookResults(std::span<const WantedRow> wanted, const TeamRows& teams,
+                            uint64_t took_ns) {
   if (context_.comm.bill == nullptr) return;
+  const Range mine = teams.of(context_.mine().coord.team);
   StepCounts counts;
   for (size_t first = 0; first < wanted.size(); first += group_rows_) {
     const auto group = wanted.subspan(first, std::min<size_t>(group_rows_, wanted.size() - first));
-    const auto full = static_cast<uint32_t>(std::count_if(
-        group.begin(), group.end(), [](const WantedRow& r) { return r.use == RowUse::kLogits; }));
-    const uint32_t greedy = static_cast<uint32_t>(group.size()) - full;
+    uint32_t greedy = 0;
+    uint32_t full = 0;
+    uint32_t others_greedy = 0;
+    for (const WantedRow& row : group) {
+      const bool is_full = row.use == RowUse::kLogits;
+      if (mine.contains(row.row)) {
+        ++(is_full ? full : greedy);
+      } else {
+        ++(is_full ? counts.others.full_rows : others_greedy);
+      }
+    }
     counts.greedy_rows += greedy;
     counts.greedy_groups += greedy > 0 ? 1 : 0;
     counts.full_rows += full;
     counts.full_groups += full > 0 ? 1 : 0;
+    counts.others.greedy_rows += others_greedy;
+    counts.others.greedy_groups += others_greedy > 0 && greedy == 0 ? 1 : 0;
   }
   Book(counts, took_ns);
 }
@@ -50,7 +63,9 @@ void RankMeter::Book(const StepCounts& counts, uint64_t took_ns) {
   RankBill bill;
   if (comm.pp != nullptr) bill.AddMetered(Axis::kPp, comm.pp->stats());
   if (comm.tp != nullptr) bill.AddMetered(Axis::kTp, comm.tp->stats());
-  if (comm.ep != nullptr) bill.AddMetered(Axis::kEp, comm.ep->stats());
+  for (const Group* group : {comm.ep, comm.team}) {
+    if (group != nullptr) bill.AddMetered(Axis::kEp, group->stats());
+  }
   for (const Group* group : {comm.cp, comm.dcp}) {
     if (group != nullptr) bill.AddMetered(Axis::kCp, group->stats());
   }

@@ -9,6 +9,7 @@
 
 #include "engine/executor.h"
 #include "engine/forward/rank_context.h"
+#include "engine/team_rows.h"
 
 namespace cleave {
 
@@ -25,8 +26,10 @@ class RankMeter {
     EpCounts ep = {};
     CpCounts cp = {};
   };
-  void BookForward(std::span<const int32_t> token_ids, const Reported& reported, uint64_t took_ns);
-  void BookResults(std::span<const WantedRow> wanted, uint64_t took_ns);
+  // token_ids: of the rank's team, of a batch of so many in all.
+  void BookForward(std::span<const int32_t> token_ids, uint32_t batch_tokens,
+                   const Reported& reported, uint64_t took_ns);
+  void BookResults(std::span<const WantedRow> wanted, const TeamRows& teams, uint64_t took_ns);
 
  private:
   void Book(const StepCounts& counts, uint64_t took_ns);

@@ -26,7 +26,8 @@ RankRunner::RankRunner(std::unique_ptr<Checkpoint> checkpoint, const RankOptions
       checkpoint_(std::move(checkpoint)),
       layout_(layout),
       rows_at_once_(RowsAtOnce(checkpoint_->config(), options.max_sequences)),
-      pool_(options.threads, options.cpus) {}
+      pool_(options.threads, options.cpus),
+      teams_(layout.split.teams) {}
 
 RankRunner::~RankRunner() = default;
 
@@ -70,21 +71,17 @@ Result<std::unique_ptr<RankRunner>> RankRunner::Create(std::unique_ptr<Checkpoin
   runner->decoder_ = std::make_unique<Decoder>(runner->context_, runner->kv_.get());
   RETURN_IF_ERROR(runner->decoder_->status());
   runner->meter_.emplace(runner->context_, runner->rows_at_once_);
-  if (mine.has_head()) {
-    runner->head_ = std::make_unique<Head>(runner->context_, runner->rows_at_once_);
-  }
-  if (layout.split.pp > 1) {
-    runner->highest_.resize(runner->rows_at_once_);
-    if (rank == 0) runner->logits_.resize(config.vocab_size);
-  }
+  runner->results_.emplace(runner->context_, runner->rows_at_once_);
   return runner;
 }
 
 Status RankRunner::Forward(const ForwardBatch& batch) {
   const uint64_t start_ns = SteadyNanos();
-  RETURN_IF_ERROR(decoder_->Forward(batch));
+  RETURN_IF_ERROR(teams_.Assign(batch));
+  const ForwardBatch part = teams_.PartOf(context_.mine().coord.team, batch);
+  RETURN_IF_ERROR(decoder_->Forward(part, teams_.all()));
   WriteExpertTokens();
-  meter_->BookForward(batch.token_ids,
+  meter_->BookForward(part.token_ids, static_cast<uint32_t>(batch.token_ids.size()),
                       {.wide_rows = decoder_->wide_rows(),
                        .ep = decoder_->ep_counts(),
                        .cp = decoder_->cp_counts()},
@@ -101,72 +98,8 @@ void RankRunner::WriteExpertTokens() {
 
 Status RankRunner::Results(std::span<const WantedRow> wanted, const RowSink& sink) {
   const uint64_t start_ns = SteadyNanos();
-  RETURN_IF_ERROR(GiveResults(wanted, sink));
-  meter_->BookResults(wanted, SteadyNanos() - start_ns);
-  return OkStatus();
-}
-
-Status RankRunner::GiveResults(std::span<const WantedRow> wanted, const RowSink& sink) {
-  const bool leads = context_.rank == 0;
-  // All cp ranks have the same rows: one of them is enough.
-  if (context_.mine().coord.cp != 0) return OkStatus();
-  for (uint32_t first = 0; first < wanted.size(); first += rows_at_once_) {
-    const auto count = std::min<size_t>(rows_at_once_, wanted.size() - first);
-    const auto group = wanted.subspan(first, count);
-    if (head_ == nullptr) {
-      if (leads) RETURN_IF_ERROR(ReceiveResults(group, first, sink));
-      continue;
-    }
-    RETURN_IF_ERROR(head_->Run(decoder_->hidden(), group));
-    context_.comm.Beat();
-    if (leads) {
-      for (uint32_t i = 0; i < count; ++i) RETURN_IF_ERROR(sink(first + i, head_->result(i)));
-    } else if (context_.mine().coord.tp == 0) {
-      RETURN_IF_ERROR(SendResults(group));
-    }
-  }
-  return OkStatus();
-}
-
-// From the last stage's tp 0 to the leader: all highest logits in one piece, then each row that is
-// wanted whole.
-Status RankRunner::SendResults(std::span<const WantedRow> wanted) {
-  size_t highest = 0;
-  for (uint32_t i = 0; i < wanted.size(); ++i) {
-    if (wanted[i].use == RowUse::kHighest) highest_[highest++] = head_->result(i).highest;
-  }
-  if (highest > 0) {
-    RETURN_IF_ERROR(context_.comm.pp->Send(0, std::as_bytes(std::span(highest_).first(highest))));
-  }
-  for (uint32_t i = 0; i < wanted.size(); ++i) {
-    if (wanted[i].use == RowUse::kHighest) continue;
-    const std::span<const float> row(head_->result(i).logits, config().vocab_size);
-    RETURN_IF_ERROR(context_.comm.pp->Send(0, std::as_bytes(row)));
-  }
-  return OkStatus();
-}
-
-Status RankRunner::ReceiveResults(std::span<const WantedRow> wanted, uint32_t first,
-                                  const RowSink& sink) {
-  const uint32_t last_stage = layout_.split.pp - 1;
-  const auto highest = static_cast<size_t>(std::count_if(
-      wanted.begin(), wanted.end(), [](const WantedRow& r) { return r.use == RowUse::kHighest; }));
-  if (highest > 0) {
-    RETURN_IF_ERROR(context_.comm.pp->Receive(
-        last_stage, std::as_writable_bytes(std::span(highest_).first(highest))));
-  }
-  size_t next = 0;
-  for (uint32_t i = 0; i < wanted.size(); ++i) {
-    RowResult result;
-    if (wanted[i].use == RowUse::kHighest) {
-      result.highest = highest_[next++];
-    } else {
-      RETURN_IF_ERROR(
-          context_.comm.pp->Receive(last_stage, std::as_writable_bytes(std::span(logits_))));
-      result.logits = logits_.data();
-    }
-    RETURN_IF_ERROR(sink(first + i, result));
-  }
+  RETURN_IF_ERROR(results_->Run(decoder_->hidden(), teams_, wanted, sink));
+  meter_->BookResults(wanted, teams_, SteadyNanos() - start_ns);
   return OkStatus();
 }
 

@@ -15,11 +15,12 @@
 
 #include "engine/executor.h"
 #include "engine/forward/decoder.h"
-#include "engine/forward/head.h"
 #include "engine/forward/rank_context.h"
+#include "engine/forward/result_route.h"
 #include "engine/kv_cache.h"
 #include "engine/model_weights.h"
 #include "engine/rank_meter.h"
+#include "engine/team_rows.h"
 #include "split/layout.h"
 
 namespace cleave {
@@ -27,9 +28,9 @@ namespace cleave {
 struct RankOptions {
   Isa isa = Isa::kScalar;
   uint32_t threads = 1;
-  std::vector<int> cpus;  // to pin to; empty = not pinned
-  uint32_t max_batch_tokens = 512;
-  uint32_t max_sequences = 64;
+  std::vector<int> cpus;            // to pin to; empty = not pinned
+  uint32_t max_batch_tokens = 512;  // of a team
+  uint32_t max_sequences = 64;      // likewise
   uint32_t max_positions = 0;
   KvShape kv_shape;                 // head_dim is filled in
   std::optional<DType> float_type;  // unquantised matrices are rounded to it; nothing = as stored
@@ -88,11 +89,10 @@ class RankRunner {
   RankContext context_;
   std::unique_ptr<KvCache> kv_;
   std::unique_ptr<Decoder> decoder_;
-  std::unique_ptr<Head> head_;  // on last stages, cp 0
+  TeamRows teams_;  // of the batch that Forward ran last
+  std::optional<ResultRoute> results_;
   std::optional<RankMeter> meter_;
   std::vector<ExpertCount> own_counts_;  // [E] where nobody gave it a place for them
-  std::vector<MaxLogit> highest_;        // [rows at once] on their way between stages
-  std::vector<float> logits_;            // [V] on the leader of a pipeline
 };
 
 }  // namespace cleave

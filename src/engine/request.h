@@ -50,7 +50,9 @@ struct SequenceSpec {
   int32_t priority = 0;    // lower runs first under --scheduling-policy priority
   std::string cache_salt;  // prefix-cache entries are shared only under the same salt
   TimePoint arrival;
-  int32_t replica = -1;  // the one that must take it (X-data-parallel-rank); -1 = any
+  // Which replica must take it, and of it which team (X-data-parallel-rank); -1 = any. With t teams
+  // replica r / t, team r mod t.
+  int32_t replica = -1;
 };
 
 enum class FinishReason { kNone, kStop, kLength, kAbort, kError };

@@ -16,7 +16,8 @@ constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 
 double Gib(uint64_t bytes) { return static_cast<double>(bytes) / kGib; }
 
-// Buffers of the decoder for a full batch, logits of the rows that are made at once.
+// Buffers of the decoder for a full batch, logits of the rows that are made at once. Rows of every
+// team may go to the experts here.
 uint64_t RuntimeBytes(const SizingInput& in) {
   const ModelConfig& c = *in.config;
   const uint64_t q_size = static_cast<uint64_t>(in.rank->q_heads.size()) * c.head_dim;
@@ -31,9 +32,11 @@ uint64_t RuntimeBytes(const SizingInput& in) {
   // Over tp: embedding rows of this rank and of all, and logits as they come and as they go out.
   const uint64_t exchanged = in.tp > 1 ? 2ULL * c.hidden_size : 0;
   const uint64_t logit_copies = in.tp > 1 ? 3 : 1;
-  const uint64_t row_floats = 5ULL * c.hidden_size + rotary + 2 * q_size + 2 * kv_size +
-                              ffn_floats + 2 * widest + exchanged;
-  return in.max_num_batched_tokens * row_floats * sizeof(float) +
+  const uint64_t totals = 2ULL * c.hidden_size;  // 64 bits each
+  const uint64_t row_floats =
+      3ULL * c.hidden_size + rotary + 2 * q_size + 2 * kv_size + 2 * widest + exchanged;
+  return in.max_num_batched_tokens * (row_floats + in.teams * (ffn_floats + totals)) *
+             sizeof(float) +
          logit_copies * RowsAtOnce(c, in.max_num_seqs) * c.vocab_size * sizeof(float);
 }
 
@@ -77,7 +80,7 @@ Status ContextDoesNotFit(const SizingInput& in, uint64_t needed_bytes, uint64_t 
 
 double Sizing::MaxConcurrency(uint32_t block_tokens) const {
   const KvPartitions positions{.count = kv_partitions, .run = kRunPositions};
-  return static_cast<double>(num_blocks) * block_tokens /
+  return static_cast<double>(num_blocks) * teams * block_tokens /
          std::max(1U, positions.Fullest(max_model_len));
 }
 
@@ -99,6 +102,7 @@ Result<Sizing> ComputeSizing(const SizingInput& in) {
   s.weight_bytes = in.weight_bytes;
   s.budget_bytes = static_cast<uint64_t>(static_cast<double>(in.memory_bytes) * in.utilization);
   s.max_model_len = in.max_model_len.value_or(c.max_position);
+  s.teams = in.teams;
   s.kv_partitions = in.kv_partitions;
   s.runtime_bytes = RuntimeBytes(in) + PartialBytesOf(in);
 
@@ -124,8 +128,8 @@ Result<Sizing> ComputeSizing(const SizingInput& in) {
         fmt::format("--kv-cache-memory-bytes {} holds no KV block: one of {} tokens takes {} bytes",
                     kv_budget, block_tokens, block_bytes));
   }
-  // A block's id is an int32_t, over all partitions.
-  blocks = std::min<uint64_t>(blocks, INT32_MAX / in.kv_partitions);
+  // A block's id is an int32_t, over all partitions; their number, over all teams.
+  blocks = std::min<uint64_t>(blocks, INT32_MAX / (uint64_t{in.teams} * in.kv_partitions));
   const auto partitions = KvPartitions::OfBlocks(in.kv_partitions, kRunPositions, block_tokens);
   const auto rank_blocks = [&](uint32_t tokens) -> uint64_t {  // of a sequence's fullest rank
     return partitions.Fullest(static_cast<uint32_t>(CeilDiv<uint64_t>(tokens, block_tokens)));

@@ -25,6 +25,7 @@ struct SizingInput {
   const ModelConfig* config = nullptr;
   const RankLayout* rank = nullptr;  // what it holds of the model
   uint32_t tp = 1;                   // ranks it exchanges rows and logits with
+  uint32_t teams = 1;                // whose rows its experts may get
   uint32_t kv_partitions = 1;        // cp · dcp: ranks that share a sequence's KV by runs
   uint32_t partial_queries = 0;      // query heads it attends for over its runs alone
   KvShape kv_shape;                  // head_dim filled in
@@ -33,22 +34,23 @@ struct SizingInput {
   double utilization = 0.92;
   std::optional<uint64_t> kv_cache_memory_bytes;  // of this rank
   std::optional<uint32_t> max_model_len;          // nothing = what fits
-  uint32_t max_num_seqs = 64;
-  uint32_t max_num_batched_tokens = 512;
+  uint32_t max_num_seqs = 64;                     // of a team
+  uint32_t max_num_batched_tokens = 512;          // likewise
 };
 
 struct Sizing {
   uint32_t max_model_len = 0;
   uint32_t num_blocks = 0;     // of one rank
-  uint32_t kv_partitions = 1;  // as in the input
+  uint32_t teams = 1;          // as in the input
+  uint32_t kv_partitions = 1;  // likewise
   uint64_t weight_bytes = 0;
   uint64_t kv_bytes = 0;
   uint64_t runtime_bytes = 0;
   uint64_t budget_bytes = 0;
 
-  // Of a replica's block ids: those of all partitions.
-  [[nodiscard]] uint32_t pool_blocks() const { return num_blocks * kv_partitions; }
-  // Sequences of max_model_len that the pool holds.
+  // Of a replica: those of all teams and partitions.
+  [[nodiscard]] uint32_t pool_blocks() const { return num_blocks * teams * kv_partitions; }
+  // Sequences of max_model_len that the pools hold.
   [[nodiscard]] double MaxConcurrency(uint32_t block_tokens) const;
   // Of a rank's bytes and the pool's tokens:
   // "weights 0.09 GiB, KV 1.50 GiB (65536 tokens, 8.00x of 8192), runtime 0.04 GiB of 22.1 GiB"

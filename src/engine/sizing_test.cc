@@ -126,6 +126,20 @@ TEST_F(SizingTest, ARankTakesNoMoreThanItsShareOfWhatTheFlagsCanUse) {
   EXPECT_EQ(ComputeSizing(in)->num_blocks, 4U * (32 + 28));
 }
 
+// Teams have pools of their own; a rank's experts may get the rows of all.
+TEST_F(SizingTest, EveryTeamHasAPool) {
+  const auto one = ComputeSizing(in);
+  in.teams = 3;
+  const auto three = ComputeSizing(in);
+  ASSERT_TRUE(one.ok() && three.ok());
+  EXPECT_EQ(three->num_blocks, one->num_blocks);
+  EXPECT_EQ(three->pool_blocks(), 3 * one->pool_blocks());
+  EXPECT_EQ(three->max_model_len, one->max_model_len);
+  EXPECT_DOUBLE_EQ(three->MaxConcurrency(16), 3 * one->MaxConcurrency(16));
+  EXPECT_GT(three->runtime_bytes, one->runtime_bytes);
+  EXPECT_LT(three->runtime_bytes, 3 * one->runtime_bytes);
+}
+
 TEST_F(SizingTest, BlockIdsOfAllPartitionsStayPositive) {
   in.kv_partitions = 4096;
   in.kv_shape.head_dim = config.head_dim = 1;

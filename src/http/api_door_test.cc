@@ -156,7 +156,8 @@ TEST_F(ApiTest, DataParallelRankPinsTheReplica) {
     const RawResponse refused =
         Post(kChat, body, "X-data-parallel-rank: " + std::string(wrong) + "\r\n");
     EXPECT_EQ(refused.status, 400) << wrong;
-    EXPECT_NE(refused.body.find("must be 0 to 2: there are 3 replicas"), std::string::npos);
+    EXPECT_NE(refused.body.find("must be 0 to 2: there are 3 data-parallel ranks"),
+              std::string::npos);
   }
   const std::vector<SequenceSpec> submitted = engine_.submitted();
   ASSERT_EQ(submitted.size(), 2U);

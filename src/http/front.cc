@@ -183,7 +183,7 @@ std::optional<ApiError> Front::CheckDoor(const http::Request& request, const Rou
   return openai::BadRequest(
       options_.data_parallel_size == 1
           ? std::string("X-data-parallel-rank must be 0: there is one replica")
-          : fmt::format("X-data-parallel-rank must be 0 to {}: there are {} replicas",
+          : fmt::format("X-data-parallel-rank must be 0 to {}: there are {} data-parallel ranks",
                         options_.data_parallel_size - 1, options_.data_parallel_size),
       "X-data-parallel-rank");
 }

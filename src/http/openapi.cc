@@ -180,8 +180,9 @@ constexpr std::string_view kSchemas = R"json(
         "transfer_s":{"type":"number"},"wait_s":{"type":"number"}}}}}}}}},
   "ranks":{"type":"array","items":{"type":"object","properties":{
     "replica":{"type":"integer"},"rank":{"type":"integer"},"pp":{"type":"integer"},
-    "tp":{"type":"integer"},"cp":{"type":"integer"},"step_s":{"type":"number"},
-    "bubble":{"type":"number"},"axes":{"$ref":"#/components/schemas/BillAxes"}}}}}},
+    "team":{"type":"integer"},"tp":{"type":"integer"},"cp":{"type":"integer"},
+    "step_s":{"type":"number"},"bubble":{"type":"number"},
+    "axes":{"$ref":"#/components/schemas/BillAxes"}}}}}},
 "Status":{"type":"object","properties":{"status":{"type":"string"},
   "reason":{"type":"string"}}}
 )json";

@@ -23,7 +23,7 @@ struct ServerOptions {
   std::vector<std::string> api_keys;            // none: /v1 is open
   std::vector<std::string> allowed_origins;     // of browsers; "*" = any; none: no CORS headers
   std::string version = "0.1.0";
-  uint32_t data_parallel_size = 1;  // X-data-parallel-rank names one of so many replicas
+  uint32_t data_parallel_size = 1;  // X-data-parallel-rank names one of so many
 
   int32_t max_logprobs = 20;  // -1: the whole vocabulary
   GenerationConfigSource generation_config = GenerationConfigSource::kModel;

@@ -298,9 +298,11 @@ TEST(WorkerSpecs, APoolHasOnePartitionForEachRankThatSharesASequence) {
   };
   const std::string ok = refusal([](WorkerSpec*) {});
   EXPECT_EQ(ok, "");
-  EXPECT_THAT(refusal([](WorkerSpec* s) { s->engine.kv_partitions = 0; }),
-              HasSubstr("a worker's orders: 12000 KV blocks of 16 tokens in 0 partitions, for"));
-  EXPECT_THAT(refusal([](WorkerSpec* s) { s->engine.kv_partitions = 2; }), HasSubstr("in 2 part"));
+  EXPECT_THAT(
+      refusal([](WorkerSpec* s) { s->engine.kv_partitions = 0; }),
+      HasSubstr("a worker's orders: 12000 KV blocks of 16 tokens in 1 pools of 0 partitions, for"));
+  EXPECT_THAT(refusal([](WorkerSpec* s) { s->engine.kv_partitions = 2; }), HasSubstr("of 2 part"));
+  EXPECT_THAT(refusal([](WorkerSpec* s) { s->engine.teams = 2; }), HasSubstr("in 2 pools"));
   EXPECT_THAT(refusal([](WorkerSpec* s) { s->engine.num_blocks = 4000; }), HasSubstr("4000 KV"));
   EXPECT_THAT(refusal([](WorkerSpec* s) { s->engine.block_size = 48; }), HasSubstr("of 48 tokens"));
   EXPECT_THAT(refusal([](WorkerSpec* s) { s->engine.block_size = 0; }), HasSubstr("of 0 tokens"));
@@ -309,6 +311,11 @@ TEST(WorkerSpecs, APoolHasOnePartitionForEachRankThatSharesASequence) {
               s->split.dcp = 3;
               s->engine.kv_partitions = 9;
               s->engine.num_blocks = 9 * 4000;
+            }),
+            "");
+  EXPECT_EQ(refusal([](WorkerSpec* s) {
+              s->split.teams = s->engine.teams = 2;
+              s->engine.num_blocks = 6 * 4000;
             }),
             "");
 }

@@ -11,6 +11,7 @@ RankComm CommOf(World* world, const Split& split) {
   return {.tp = split.tp > 1 ? world->group(Axis::kTp) : nullptr,
           .pp = split.pp > 1 ? world->group(Axis::kPp) : nullptr,
           .ep = split.ep > 1 ? world->group(Axis::kEp) : nullptr,
+          .team = split.teams > 1 && split.ranks_per_team() > 1 ? world->team() : nullptr,
           .cp = split.cp > 1 ? world->group(Axis::kCp) : nullptr,
           .dcp = split.dcp > 1 ? world->dcp() : nullptr,
           .line = &world->line(),
@@ -26,7 +27,7 @@ WorldOptions WorldFor(const ModelPlan& plan) {
   const uint64_t rows_bytes =
       uint64_t{options.max_batch_tokens} * plan.layout.shape.hidden_size * sizeof(float);
   const uint64_t plan_bytes =
-      MaxPlanBytes(options.max_batch_tokens, options.max_sequences,
+      MaxPlanBytes(split.teams * options.max_batch_tokens, split.teams * options.max_sequences,
                    options.max_positions / options.kv_shape.block_tokens + 1);
   WorldOptions world;
   world.split = split;

@@ -110,10 +110,12 @@ void ReplicaSet::Stop() {
 
 Status ReplicaSet::Submit(std::vector<SequenceSpec> sequences) {
   if (sequences.empty()) return OkStatus();
-  const int32_t pinned = sequences.front().replica;
+  const int32_t rank = sequences.front().replica;
+  const auto teams = static_cast<int32_t>(split_.teams);
+  const int32_t pinned = rank < 0 ? rank : rank / teams;
   if (pinned >= static_cast<int32_t>(replicas_.size())) {
-    return InvalidArgument(fmt::format("data-parallel rank {}: there are {}, counted from 0",
-                                       pinned, replicas_.size()));
+    return InvalidArgument(fmt::format("data-parallel rank {}: there are {}, counted from 0", rank,
+                                       replicas_.size() * split_.teams));
   }
   std::vector<bool> tried(replicas_.size(), pinned >= 0);
   if (pinned >= 0) tried[static_cast<size_t>(pinned)] = false;

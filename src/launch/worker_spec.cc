@@ -31,27 +31,27 @@ namespace {
   [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, split] = s;  // split: WorkerSpec's own
 }
 [[maybe_unused]] void CountFields(const Sizing& s) {
-  [[maybe_unused]] const auto& [a, b, c, d, e, f, g] = s;
+  [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h] = s;
 }
 [[maybe_unused]] void CountFields(const Split& s) {
-  [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, j, k] = s;
-}
-[[maybe_unused]] void CountFields(const EngineConfig& s) {
   [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, j, k, l] = s;
 }
+[[maybe_unused]] void CountFields(const EngineConfig& s) {
+  [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m] = s;
+}
 
-// Partitions of the pool are the ranks that share a sequence, and equal.
+// Each team has a pool, its partitions are the ranks that share a sequence, and all are equal.
 Status CheckPool(const WorkerSpec& spec) {
   const EngineConfig& e = spec.engine;
   const uint64_t ranks = uint64_t{spec.split.cp} * spec.split.dcp;
   if (e.kv_partitions != 0 && e.kv_partitions == ranks && ranks <= BlockPool::kMaxPartitions &&
-      e.num_blocks % e.kv_partitions == 0 && e.block_size > 0 &&
+      e.teams == spec.split.teams && e.num_blocks % (e.teams * ranks) == 0 && e.block_size > 0 &&
       (e.kv_partitions == 1 || kRunPositions % e.block_size == 0)) {
     return OkStatus();
   }
-  return DataLoss(
-      fmt::format("a worker's orders: {} KV blocks of {} tokens in {} partitions, for {}",
-                  e.num_blocks, e.block_size, e.kv_partitions, spec.split.ToString()));
+  return DataLoss(fmt::format(
+      "a worker's orders: {} KV blocks of {} tokens in {} pools of {} partitions, for {}",
+      e.num_blocks, e.block_size, e.teams, e.kv_partitions, spec.split.ToString()));
 }
 
 }  // namespace
@@ -59,15 +59,15 @@ Status CheckPool(const WorkerSpec& spec) {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ModelSettings, dtype, kv_cache_dtype, block_size, max_model_len,
                                    max_num_seqs, max_num_batched_tokens, memory_utilization,
                                    kv_cache_memory_bytes, threads)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Sizing, max_model_len, num_blocks, kv_partitions, weight_bytes,
-                                   kv_bytes, runtime_bytes, budget_bytes)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Split, dp, pp, tp, ep, cp, dcp, tp_shares, pp_layers,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Sizing, max_model_len, num_blocks, teams, kv_partitions,
+                                   weight_bytes, kv_bytes, runtime_bytes, budget_bytes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Split, dp, pp, teams, tp, ep, cp, dcp, tp_shares, pp_layers,
                                    redundant_experts, expert_loads, experts_by_load)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EngineConfig, max_model_len, max_num_seqs,
                                    max_num_batched_tokens, max_num_queued_reqs,
-                                   max_num_queued_tokens, block_size, num_blocks, kv_partitions,
-                                   enable_prefix_caching, policy, long_prefill_token_threshold,
-                                   eos_token_ids)
+                                   max_num_queued_tokens, block_size, num_blocks, teams,
+                                   kv_partitions, enable_prefix_caching, policy,
+                                   long_prefill_token_threshold, eos_token_ids)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerFds, control, memory, link)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerSpec, model_path, settings, split, replica, rank, threads,
                                    cpus, sizing, engine, epoch, one_shot_max_bytes, log_level,
@@ -82,7 +82,8 @@ Result<WorkerSpec> UnpackWorkerSpec(std::span<const std::byte> bytes) {
     const auto* first = reinterpret_cast<const uint8_t*>(bytes.data());
     auto spec = nlohmann::json::from_cbor(first, first + bytes.size()).get<WorkerSpec>();
     const Split& s = spec.split;
-    if (s.pp == 0 || s.tp == 0 || s.cp == 0 || s.pp > 4096 || s.tp > 4096 || s.cp > 4096 ||
+    const auto is_size = [](uint32_t size) { return size > 0 && size <= kMaxAxisSize; };
+    if (!is_size(s.pp) || !is_size(s.teams) || !is_size(s.tp) || !is_size(s.cp) ||
         spec.rank >= s.ranks_per_replica()) {
       return DataLoss(
           fmt::format("a worker's orders: rank {} of {}: no such rank", spec.rank, s.ToString()));

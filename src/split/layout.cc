@@ -51,7 +51,7 @@ RankLayout MakeRank(const ModelShape& shape, const Split& split, const StageShar
   rank.last_stage = coord.pp + 1 == split.pp;
   rank.q_heads = shares.q_heads[coord.tp];
   rank.kv_heads = KvOf(GroupHeads(shares, split, coord.tp), shape.q_per_kv());
-  rank.ffn_columns = shares.ffn_columns[coord.tp * split.cp + coord.cp];
+  rank.ffn_columns = shares.ffn_columns[PlaceInStage(split, coord)];
   rank.vocab_rows = shares.vocab_rows[coord.tp];
   if (split.ep > 1) {
     rank.experts = placement.held[ExpertPlaceOf(split, coord).ep_rank];

@@ -83,6 +83,8 @@ std::string RankTable(const LayoutReport& report) {
   std::vector<std::vector<std::string>> rows;
   rows.push_back({"rank", "pp", "tp", "ep", "cp", "layers", "q heads", "kv heads", "ffn columns",
                   "vocabulary", "experts", "weights", "kv a token"});
+  const bool teams = report.layout->split.teams > 1;
+  if (teams) rows.back().insert(rows.back().begin() + 2, "team");
   for (const RankLayout& rank : report.layout->ranks) {
     const bool words = rank.first_stage || rank.has_head();
     rows.push_back({fmt::format("{}", rank.rank), fmt::format("{}", rank.coord.pp),
@@ -95,6 +97,7 @@ std::string RankTable(const LayoutReport& report) {
                         ? "-"
                         : BytesText(WeightBytesOf(*report.layout, rank, *report.bytes)),
                     BytesText(KvBytesPerToken(report, rank))});
+    if (teams) rows.back().insert(rows.back().begin() + 2, fmt::format("{}", rank.coord.team));
   }
   return TextTable(rows);
 }
@@ -117,6 +120,7 @@ Json RankJson(const LayoutReport& report, const RankLayout& rank) {
   Json json;
   json["rank"] = rank.rank;
   json["pp"] = rank.coord.pp;
+  if (report.layout->split.teams > 1) json["team"] = rank.coord.team;
   json["tp"] = rank.coord.tp;
   json["ep"] = ExpertPlaceOf(report.layout->split, rank.coord).ep_rank;
   json["cp"] = rank.coord.cp;
@@ -150,6 +154,7 @@ Json TrafficJson(const LayoutReport& report, uint32_t tokens) {
 Json SplitJson(const Split& split) {
   Json json{{"dp", split.dp}, {"pp", split.pp}, {"tp", split.tp},
             {"ep", split.ep}, {"cp", split.cp}, {"dcp", split.dcp}};
+  if (split.teams > 1) json["teams"] = split.teams;
   if (!split.tp_shares.empty()) json["tp_shares"] = split.tp_shares;
   if (!split.pp_layers.empty()) json["pp_layers"] = split.pp_layers;
   if (split.redundant_experts > 0) json["redundant_experts"] = split.redundant_experts;
@@ -183,14 +188,21 @@ TrafficTotals StepTotals(const Layout& layout, uint32_t tokens, const TrafficOpt
   TrafficTotals totals;
   for (const RankLayout& rank : layout.ranks) {
     StepCounts counts;
-    counts.tokens = tokens;
-    counts.greedy_rows = 1;
-    counts.greedy_groups = 1;
+    // One request's: in the first team.
+    if (rank.coord.team == 0) {
+      counts.tokens = tokens;
+      counts.greedy_rows = 1;
+      counts.greedy_groups = 1;
+    } else {
+      counts.others = {.tokens = tokens, .greedy_rows = 1, .greedy_groups = 1};
+    }
     // Which rank holds a token's embedding depends on the token; together they hold each once.
-    counts.embedded_tokens = rank.first_stage && rank.coord.tp == 0 ? tokens : 0;
-    if (layout.shape.post_norms) counts.wide_rows = uint64_t{2} * rank.layers.size() * tokens;
-    counts.ep = ExpectedEpCounts(layout, rank.rank, tokens, expert_rows);
-    counts.cp = ExpectedCpCounts(layout, rank.rank, tokens);
+    counts.embedded_tokens = rank.first_stage && rank.coord.tp == 0 ? counts.tokens : 0;
+    if (layout.shape.post_norms) {
+      counts.wide_rows = uint64_t{2} * rank.layers.size() * counts.tokens;
+    }
+    counts.ep = ExpectedEpCounts(layout, rank.rank, counts, expert_rows);
+    counts.cp = ExpectedCpCounts(layout, rank.rank, counts.tokens);
     AddTrafficOfStep(layout, rank.rank, counts, options, &totals);
   }
   return totals;

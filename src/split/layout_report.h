@@ -39,7 +39,7 @@ struct LayoutReport {
 };
 
 // What all ranks of a replica hand over in one step of `tokens` tokens and one greedy row.
-// Tokens go to all experts alike.
+// Tokens go to all experts alike, and are of one request, in the first team.
 TrafficTotals StepTotals(const Layout& layout, uint32_t tokens, const TrafficOptions& options,
                          RowWire expert_rows = RowWire::kFloat);
 
@@ -48,7 +48,8 @@ std::string ReportText(const LayoutReport& report);
 // {"split": {"dp", …}, "world_size", "replicated_kv_heads",
 //  "replicated_kv_bytes_per_token_and_layer", with redundant experts "copied_experts":
 //  [{"expert", "ep_ranks": […]}…], "attention_imbalance", "ffn_imbalance", "tp_ceiling",
-//  "ranks": [{"rank", "pp", "tp", "ep", "cp", "layers": [begin, end], "q_heads", "kv_heads",
+//  "ranks": [{"rank", "pp", with teams "team", "tp", "ep", "cp", "layers": [begin, end], "q_heads",
+//  "kv_heads",
 //             "ffn_columns", "vocab_rows", "experts", "weight_bytes", "kv_bytes_per_token"}],
 //  "traffic": {"whole", "decode": {"tokens", "axes": [{"axis", "ops": [{"op", "calls", "bytes"}…
 //              "prefill": likewise}}

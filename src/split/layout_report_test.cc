@@ -52,9 +52,11 @@ TEST(LayoutReport, WeightsOfRanksAddUpToTheModelAndItsCopies) {
       held += WeightBytesOf(*layout, rank, bytes);
       if (rank.coord.pp == 0) kv_heads += rank.kv_heads.size();
     }
-    uint64_t expected = bytes.embedding * split.cp + bytes.head + bytes.final_norm * split.tp;
+    const uint64_t copies = uint64_t{split.teams} * split.cp;
+    uint64_t expected = bytes.embedding * copies + bytes.head * split.teams +
+                        bytes.final_norm * split.teams * split.tp;
     for (const LayerBytes& layer : bytes.layers) {
-      expected += layer.query * split.cp + layer.kv / shape.num_kv_heads * kv_heads +
+      expected += layer.query * copies + layer.kv / shape.num_kv_heads * kv_heads +
                   layer.ffn * (split.ep == 1 ? split.cp : 1) +
                   layer.ffn / std::max(shape.num_experts, 1U) * split.redundant_experts +
                   layer.common * split.ranks_per_stage();
@@ -91,6 +93,30 @@ TEST(LayoutReport, TextSaysWhoHoldsWhatAndWhatItCosts) {
   const Layout one = Make(DemoShape(), {});
   report.layout = &one;
   EXPECT_THAT(ReportText(report), HasSubstr("a decoded token: nothing is exchanged"));
+}
+
+TEST(LayoutReport, SaysWhichTeamARankIsOf) {
+  ModelShape shape = DemoShape();
+  shape.num_experts = 10;
+  shape.experts_per_token = 2;
+  const Layout layout = Make(shape, {.teams = 2, .tp = 2, .ep = 4});
+  LayoutReport report;
+  report.layout = &layout;
+  const std::string text = ReportText(report);
+  EXPECT_THAT(text, HasSubstr("layout dp=1 pp=1 teams=2 tp=2 ep=4 cp=1: 4 ranks in 1 replica\n"));
+  EXPECT_THAT(text, HasSubstr("rank  pp  team  tp  ep  cp"));
+  EXPECT_THAT(text, HasSubstr("   3   0     1   1   3   0"));
+  const nlohmann::json json = nlohmann::json::parse(ReportJson(report));
+  EXPECT_EQ(json["split"]["teams"], 2);
+  EXPECT_EQ(json["ranks"][2]["team"], 1);
+  EXPECT_EQ(json["ranks"][2]["q_heads"], json["ranks"][0]["q_heads"]);
+  EXPECT_EQ(json["ranks"][2]["experts"], nlohmann::json::array({5, 6, 7}));
+  // A prefill is one request's: one team's attention, everybody's experts.
+  const nlohmann::json& ops = json["traffic"]["prefill"]["axes"];
+  EXPECT_EQ(ops[0]["axis"], "tp");
+  EXPECT_EQ(ops[0]["ops"][1]["calls"], 30 * 2) << "reduce_scatter on two ranks";
+  EXPECT_EQ(ops[1]["axis"], "ep");
+  EXPECT_EQ(ops[1]["ops"][0]["calls"], 30 * (4 + 2)) << "routes, and the team's rows";
 }
 
 TEST(LayoutReport, SaysWhichExpertsHaveCopies) {

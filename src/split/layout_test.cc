@@ -192,7 +192,7 @@ void ExpectFfnHeld(const Layout& layout, uint32_t stage) {
 uint32_t ReplicasByCounting(const Layout& layout) {
   std::map<std::pair<uint32_t, uint32_t>, bool> held;  // (dcp group, KV head)
   for (const RankLayout& rank : layout.ranks) {
-    if (rank.coord.pp != 0 || rank.coord.cp != 0) continue;
+    if (rank.coord.pp != 0 || rank.coord.team != 0 || rank.coord.cp != 0) continue;
     for (uint32_t h = rank.q_heads.begin; h < rank.q_heads.end; ++h) {
       held[{rank.coord.tp / layout.split.dcp, h / layout.shape.q_per_kv()}] = true;
     }
@@ -237,7 +237,7 @@ void ExpectWhole(const Layout& layout) {
     EXPECT_EQ(rank.q_heads, layout.of({.tp = rank.coord.tp}).q_heads);
     EXPECT_EQ(rank.vocab_rows, layout.of({.tp = rank.coord.tp}).vocab_rows);
     EXPECT_TRUE(std::is_sorted(rank.experts.begin(), rank.experts.end()));
-    if (rank.coord.cp != 0) continue;
+    if (rank.coord.cp != 0 || rank.coord.team != 0) continue;
     if (rank.coord.tp == 0) layers.push_back(rank.layers);
     if (rank.coord.pp != 0) continue;
     heads.push_back(rank.q_heads);

@@ -27,14 +27,27 @@ Status InRange(const char* name, uint64_t value, uint64_t low, uint64_t high) {
 Status CheckSizes(const Split& split) {
   RETURN_IF_ERROR(InRange("dp", split.dp, 1, kMaxAxisSize));
   RETURN_IF_ERROR(InRange("pp", split.pp, 1, kMaxAxisSize));
+  RETURN_IF_ERROR(InRange("teams", split.teams, 1, kMaxAxisSize));
   RETURN_IF_ERROR(InRange("tp", split.tp, 1, kMaxAxisSize));
   RETURN_IF_ERROR(InRange("ep", split.ep, 1, kMaxAxisSize));
   RETURN_IF_ERROR(InRange("cp", split.cp, 1, kMaxAxisSize));
   RETURN_IF_ERROR(InRange("dcp", split.dcp, 1, kMaxAxisSize));
-  const uint64_t ranks = static_cast<uint64_t>(split.pp) * split.tp * split.cp;
+  const uint64_t ranks = uint64_t{split.pp} * split.teams * split.tp * split.cp;
   if (ranks <= kMaxReplicaRanks) return OkStatus();
-  return InvalidArgument(fmt::format("pp {} · tp {} · cp {} is {} ranks; a replica has at most {}",
-                                     split.pp, split.tp, split.cp, ranks, kMaxReplicaRanks));
+  const std::string teams = split.teams == 1 ? "" : fmt::format("teams {} · ", split.teams);
+  return InvalidArgument(
+      fmt::format("pp {} · {}tp {} · cp {} is {} ranks; a replica has at most {}", split.pp, teams,
+                  split.tp, split.cp, ranks, kMaxReplicaRanks));
+}
+
+// What teams have in common are the experts.
+Status CheckTeams(const ModelShape& shape, const Split& split) {
+  if (split.teams == 1 || split.ep > 1) return OkStatus();
+  return InvalidArgument(
+      fmt::format("teams is {} and ep is 1: teams would share nothing; {}", split.teams,
+                  shape.num_experts == 0 ? "the model has no experts, so take replicas (dp)"
+                                         : "spread the experts over them (ep), or take replicas "
+                                           "(dp)"));
 }
 
 // The most ranks that something can be shared out over, and why.
@@ -85,10 +98,13 @@ Status CheckEp(const ModelShape& shape, const Split& split) {
       {shape.num_experts, fmt::format("the model has {} experts a layer", shape.num_experts)}));
   const uint32_t ranks = split.ranks_per_stage();
   if (ranks % split.ep != 0) {
-    return InvalidArgument(fmt::format("ep is {}; it must divide tp · cp, {} · {} = {}", split.ep,
-                                       split.tp, split.cp, ranks));
+    const std::string what = split.teams == 1 ? fmt::format("tp · cp, {} · {}", split.tp, split.cp)
+                                              : fmt::format("teams · tp · cp, {} · {} · {}",
+                                                            split.teams, split.tp, split.cp);
+    return InvalidArgument(fmt::format("ep is {}; it must divide {} = {}", split.ep, what, ranks));
   }
-  return AtMost("tp · cp / ep", ranks / split.ep, FfnLimit(shape));
+  return AtMost(split.teams == 1 ? "tp · cp / ep" : "teams · tp · cp / ep", ranks / split.ep,
+                FfnLimit(shape));
 }
 
 Limit RedundantLimit(const ModelShape& shape, const Split& split) {
@@ -188,14 +204,18 @@ std::vector<uint32_t> NearestShares(const ModelShape& shape, const Split& split)
   return CheckCut(shape, mended).ok() ? heads : even;
 }
 
-// The largest ep and dcp, at most the asked ones, that go with the candidate's
-// tp and cp.
+// The largest ep and dcp, at most the asked ones, that go with the candidate's teams, tp and cp.
 void FitGroups(const ModelShape& shape, Split* candidate) {
-  const uint32_t ranks = candidate->tp * candidate->cp;
-  candidate->ep = std::min({std::max(candidate->ep, 1U), std::max(shape.num_experts, 1U), ranks});
+  const uint64_t ranks = uint64_t{candidate->teams} * candidate->tp * candidate->cp;
+  const uint32_t most = std::min(std::max(candidate->ep, 1U), std::max(shape.num_experts, 1U));
+  candidate->ep = static_cast<uint32_t>(std::min<uint64_t>(most, ranks));
   while (candidate->ep > 1 &&
          (ranks % candidate->ep != 0 || ranks / candidate->ep > FfnUnits(shape))) {
     --candidate->ep;
+  }
+  if (candidate->ep == 1) {
+    candidate->dp = std::min(candidate->dp * candidate->teams, kMaxAxisSize);
+    candidate->teams = 1;
   }
   candidate->dcp = std::clamp(candidate->dcp, 1U, candidate->tp);
   while (candidate->tp % candidate->dcp != 0) --candidate->dcp;
@@ -241,6 +261,9 @@ Split Nearest(const ModelShape& shape, const Split& base) {
   if (CheckCut(shape, candidate).ok()) return candidate;
   candidate.pp = 1;
   FitGroups(shape, &candidate);
+  if (CheckCut(shape, candidate).ok()) return candidate;
+  candidate.teams = 1;
+  FitGroups(shape, &candidate);
   return candidate;
 }
 
@@ -258,6 +281,7 @@ std::string Brief(const Split& split) {
   };
   add("dp", split.dp);
   add("pp", split.pp);
+  add("teams", split.teams);
   add("tp", split.tp);
   add("ep", split.ep);
   add("cp", split.cp);
@@ -288,10 +312,10 @@ StageShares SharesOfStage(const ModelShape& shape, const Split& split) {
   std::vector<uint64_t> ep_weights(split.ep, 0);
   std::vector<std::vector<uint32_t>> column_weights(split.ep);
   for (uint32_t place = 0; place < split.ranks_per_stage(); ++place) {
-    const uint32_t ep_rank =
-        ExpertPlaceOf(split, {.pp = 0, .tp = place / split.cp, .cp = place % split.cp}).ep_rank;
-    ep_weights[ep_rank] += weights[place / split.cp];
-    column_weights[ep_rank].push_back(weights[place / split.cp]);
+    const RankCoord coord = CoordOf(split, place);
+    const uint32_t ep_rank = ExpertPlaceOf(split, coord).ep_rank;
+    ep_weights[ep_rank] += weights[coord.tp];
+    column_weights[ep_rank].push_back(weights[coord.tp]);
   }
   shares.experts = ShareOutWide(shape.num_experts, ep_weights);
   shares.ep_weights = std::move(ep_weights);
@@ -337,6 +361,7 @@ Status CheckShape(const ModelShape& shape, const LayerCosts& costs) {
 Status CheckCut(const ModelShape& shape, const Split& split) {
   RETURN_IF_ERROR(CheckSizes(split));
   RETURN_IF_ERROR(CheckTp(shape, split));
+  RETURN_IF_ERROR(CheckTeams(shape, split));
   RETURN_IF_ERROR(CheckEp(shape, split));
   RETURN_IF_ERROR(CheckExperts(shape, split));
   RETURN_IF_ERROR(CheckPp(shape, split));
@@ -365,12 +390,18 @@ std::string LayoutsThatWork(const ModelShape& shape, const Split& split, const L
   const uint64_t ranks = static_cast<uint64_t>(std::max(split.pp, 1U)) * std::max(split.tp, 1U);
   base.dp = std::clamp(base.dp, 1U, kMaxAxisSize);
   base.cp = std::clamp(base.cp, 1U, kMaxAxisSize);
+  base.teams = std::clamp(base.teams, 1U, kMaxAxisSize);
   std::vector<Split> works = SameRanks(shape, base, ranks, split.tp);
   const Split nearest = Nearest(shape, base);
   if (std::find(works.begin(), works.end(), nearest) == works.end()) works.push_back(nearest);
   std::vector<std::string> texts;
-  for (const Split& candidate : works) texts.push_back(Brief(candidate));
-  return fmt::format("layouts that work: {}", fmt::join(texts, ", "));
+  bool teams = false;
+  for (const Split& candidate : works) {
+    texts.push_back(Brief(candidate));
+    teams = teams || candidate.teams > 1;
+  }
+  return fmt::format("layouts that work: {}{}", fmt::join(texts, ", "),
+                     teams ? " (teams: dp with --enable-expert-parallel)" : "");
 }
 
 }  // namespace cleave

@@ -15,7 +15,7 @@ namespace cleave {
 // What the ranks of one stage hold.
 struct StageShares {
   std::vector<Range> q_heads;        // [tp]
-  std::vector<Range> ffn_columns;    // [tp · cp] by place in the stage
+  std::vector<Range> ffn_columns;    // [teams · tp · cp] by place in the stage
   std::vector<Range> vocab_rows;     // [tp]
   std::vector<Range> experts;        // [ep] in order, without copies; whole when ep is 1
   std::vector<uint64_t> ep_weights;  // [ep] where ep > 1

@@ -53,6 +53,7 @@ Split Typed(const std::string& text) {
     const uint32_t value = Number(word.substr(equals + 1));
     if (name == "dp") split.dp = value;
     if (name == "pp") split.pp = value;
+    if (name == "teams") split.teams = value;
     if (name == "tp") split.tp = value;
     if (name == "ep") split.ep = value;
     if (name == "cp") split.cp = value;
@@ -67,6 +68,7 @@ std::vector<Split> Suggested(const std::string& message) {
   std::vector<Split> splits;
   if (at == std::string::npos) return splits;
   std::string rest = message.substr(at + mark.size());
+  rest = rest.substr(0, rest.find(" (teams:"));
   for (size_t comma = 0; comma != std::string::npos;) {
     comma = rest.find(", ");
     splits.push_back(Typed(rest.substr(0, comma)));
@@ -98,6 +100,25 @@ TEST(Refusal, NamesTheNumberTheLimitAndWhatWorks) {
                          "tp=4 ep=2"));
   EXPECT_THAT(Refusal(ExpertShape(), {.tp = 4, .ep = 12, .cp = 3}),
               StartsWith("ep is 12; it can be at most 10: the model has 10 experts a layer"));
+}
+
+TEST(Refusal, OfTeams) {
+  EXPECT_EQ(Refusal(ExpertShape(), {.teams = 2}),
+            "teams is 2 and ep is 1: teams would share nothing; spread the experts over them (ep), "
+            "or take replicas (dp); layouts that work: dp=2");
+  EXPECT_EQ(Refusal(DemoShape(), {.teams = 3, .tp = 2}),
+            "teams is 3 and ep is 1: teams would share nothing; the model has no experts, so take "
+            "replicas (dp); layouts that work: dp=3 tp=2, dp=3 pp=2");
+  EXPECT_EQ(Refusal(ExpertShape(), {.teams = 2, .tp = 2, .ep = 3}),
+            "ep is 3; it must divide teams · tp · cp, 2 · 2 · 1 = 4; layouts that work: "
+            "teams=2 tp=2 ep=2, pp=2 teams=2 ep=2 (teams: dp with --enable-expert-parallel)");
+  EXPECT_THAT(Refusal(ExpertShape(), {.teams = 3, .tp = 4, .ep = 12}),
+              AllOf(StartsWith("ep is 12; it can be at most 10: the model has 10 experts a layer"),
+                    HasSubstr("teams=3 tp=4 ep=6")));
+  EXPECT_THAT(Refusal(ExpertShape(), {.pp = 2, .teams = 4096, .tp = 4, .ep = 4}),
+              StartsWith("pp 2 · teams 4096 · tp 4 · cp 1 is 32768 ranks; a replica has at most"));
+  EXPECT_TRUE(
+      MakeLayout(ExpertShape(), {.teams = 5, .tp = 2, .ep = 10}, CostsByWork(ExpertShape())).ok());
 }
 
 TEST(Refusal, OfCopies) {

@@ -14,10 +14,11 @@ namespace {
 
 using Ranks = std::vector<uint32_t>;
 
-// Any sizes, with ep dividing tp · cp and dcp dividing tp.
+// Any sizes, with ep dividing teams · tp · cp and dcp dividing tp.
 Split DrawSizes(RngStream* rng) {
   Split split;
   split.pp = Draw(rng, 1, 4);
+  split.teams = Draw(rng, 1, 3);
   split.tp = Draw(rng, 1, 6);
   split.cp = Draw(rng, 1, 4);
   do split.ep = Draw(rng, 1, 24);
@@ -39,6 +40,7 @@ TEST(Split, NamesAxesAndItself) {
   split.tp_shares = {3, 1};
   split.pp_layers = {10, 20};
   EXPECT_EQ(split.ToString(), "dp=1 pp=2 tp=2 ep=1 cp=1 dcp=2 tp-shares=3,1 pp-layers=10,20");
+  EXPECT_EQ((Split{.teams = 3, .ep = 3}).ToString(), "dp=1 pp=1 teams=3 tp=1 ep=3 cp=1");
 }
 
 TEST(Split, CountsRanks) {
@@ -46,9 +48,14 @@ TEST(Split, CountsRanks) {
   EXPECT_EQ(split.ranks_per_stage(), 20);
   EXPECT_EQ(split.ranks_per_replica(), 60);
   EXPECT_EQ(split.world_size(), 120);
+  const Split teams{.dp = 2, .pp = 3, .teams = 3, .tp = 2, .ep = 6, .cp = 2};
+  EXPECT_EQ(teams.ranks_per_team(), 4);
+  EXPECT_EQ(teams.ranks_per_stage(), 12);
+  EXPECT_EQ(teams.ranks_per_replica(), 36);
+  EXPECT_EQ(teams.world_size(), 72);
 }
 
-TEST(Split, OrdersRanksByStageThenTpThenCp) {
+TEST(Split, OrdersRanksByStageThenTeamThenTpThenCp) {
   const Split split{.pp = 2, .tp = 2, .cp = 2};
   EXPECT_EQ(RankOf(split, {.pp = 0, .tp = 0, .cp = 1}), 1);
   EXPECT_EQ(RankOf(split, {.pp = 0, .tp = 1, .cp = 0}), 2);
@@ -60,20 +67,29 @@ TEST(Split, OrdersRanksByStageThenTpThenCp) {
   EXPECT_EQ(GroupOf(split, Axis::kEp, 5), Ranks({5}));
   const Split experts{.pp = 2, .tp = 2, .ep = 2, .cp = 2};
   EXPECT_EQ(GroupOf(experts, Axis::kEp, 5), Ranks({4, 5, 6, 7}));
+  const Split teams{.pp = 2, .teams = 2, .tp = 2, .ep = 4};
+  EXPECT_EQ(RankOf(teams, {.pp = 1, .team = 1, .tp = 0}), 6);
+  EXPECT_EQ(GroupOf(teams, Axis::kPp, 6), Ranks({2, 6}));
+  EXPECT_EQ(GroupOf(teams, Axis::kTp, 6), Ranks({6, 7}));
+  EXPECT_EQ(GroupOf(teams, Axis::kEp, 6), Ranks({4, 5, 6, 7}));
+  EXPECT_EQ(TeamOf(teams, 7), Ranks({6, 7}));
+  EXPECT_EQ(PlaceInStage(teams, CoordOf(teams, 7)), 3);
+  EXPECT_EQ(PlaceInTeam(teams, CoordOf(teams, 7)), 1);
 }
 
 TEST(Split, PlacesAndRanksAgree) {
   RngStream rng(1);
   for (int i = 0; i < 500; ++i) {
     const Split split = DrawSizes(&rng);
-    std::set<std::tuple<uint32_t, uint32_t, uint32_t>> seen;
+    std::set<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>> seen;
     for (uint32_t rank = 0; rank < split.ranks_per_replica(); ++rank) {
       const RankCoord at = CoordOf(split, rank);
       EXPECT_LT(at.pp, split.pp);
+      EXPECT_LT(at.team, split.teams);
       EXPECT_LT(at.tp, split.tp);
       EXPECT_LT(at.cp, split.cp);
       EXPECT_EQ(RankOf(split, at), rank);
-      seen.emplace(at.pp, at.tp, at.cp);
+      seen.emplace(at.pp, at.team, at.tp, at.cp);
     }
     EXPECT_EQ(seen.size(), split.ranks_per_replica());
   }
@@ -84,19 +100,20 @@ bool Together(const Split& split, Axis axis, uint32_t a, uint32_t b) {
   const RankCoord x = CoordOf(split, a);
   const RankCoord y = CoordOf(split, b);
   const bool pp = x.pp == y.pp;
+  const bool team = x.team == y.team;
   const bool tp = x.tp == y.tp;
   const bool cp = x.cp == y.cp;
   switch (axis) {
     case Axis::kDp:
       return a == b;
     case Axis::kPp:
-      return tp && cp;
+      return team && tp && cp;
     case Axis::kTp:
-      return pp && cp;
+      return pp && team && cp;
     case Axis::kEp:
       return split.ep == 1 ? a == b : pp;
     case Axis::kCp:
-      return pp && tp;
+      return pp && team && tp;
   }
   return false;
 }
@@ -116,6 +133,29 @@ TEST(Split, GroupsAreThoseThatAgreeElsewhere) {
       }
     }
   }
+}
+
+TEST(Split, TeamsPartTheStages) {
+  RngStream rng(5);
+  for (int i = 0; i < 300; ++i) {
+    const Split split = DrawSizes(&rng);
+    for (uint32_t rank = 0; rank < split.ranks_per_replica(); ++rank) {
+      const RankCoord at = CoordOf(split, rank);
+      Ranks expected;
+      for (uint32_t other = 0; other < split.ranks_per_replica(); ++other) {
+        const RankCoord o = CoordOf(split, other);
+        if (o.pp == at.pp && o.team == at.team) expected.push_back(other);
+      }
+      ASSERT_EQ(TeamOf(split, rank), expected) << split.ToString() << " " << rank;
+      EXPECT_EQ(expected[PlaceInTeam(split, at)], rank);
+    }
+  }
+}
+
+TEST(Split, TeamsAsReplicasAreAsManyRanks) {
+  EXPECT_EQ(TeamsAsReplicas({.pp = 2, .teams = 3, .tp = 2, .ep = 6}),
+            (Split{.dp = 3, .pp = 2, .tp = 2, .ep = 2}));
+  EXPECT_EQ(TeamsAsReplicas({.dp = 2, .teams = 2, .ep = 2}), (Split{.dp = 4}));
 }
 
 TEST(Split, DcpGroupsPartTheTpRanks) {
@@ -159,11 +199,14 @@ TEST(Split, EveryExpertShareHasOneRankOfAStage) {
 
 TEST(Split, WithoutEpExpertsGoByTp) {
   const Split split{.tp = 3, .cp = 2};
-  EXPECT_EQ(ExpertPlaceOf(split, {.pp = 0, .tp = 2, .cp = 1}),
+  EXPECT_EQ(ExpertPlaceOf(split, {.tp = 2, .cp = 1}),
             (ExpertPlace{.ep_rank = 0, .column_rank = 2, .column_ranks = 3}));
   const Split experts{.tp = 4, .ep = 2, .cp = 2};
-  EXPECT_EQ(ExpertPlaceOf(experts, {.pp = 0, .tp = 2, .cp = 1}),
+  EXPECT_EQ(ExpertPlaceOf(experts, {.tp = 2, .cp = 1}),
             (ExpertPlace{.ep_rank = 1, .column_rank = 1, .column_ranks = 4}));
+  const Split teams{.teams = 2, .tp = 4, .ep = 2};
+  EXPECT_EQ(ExpertPlaceOf(teams, {.team = 1, .tp = 2}),
+            (ExpertPlace{.ep_rank = 1, .column_rank = 2, .column_ranks = 4}));
 }
 
 }  // namespace

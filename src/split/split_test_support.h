@@ -67,6 +67,7 @@ inline Split DrawSplit(RngStream* rng, const ModelShape& shape) {
   if (split.ep > 1 && rng->Below(2) == 0) {
     for (uint32_t e = 0; e < shape.num_experts; ++e) split.expert_loads.push_back(rng->Below(1000));
   }
+  if (split.ep > 1 && rng->Below(3) == 0) split.teams = Draw(rng, 2, 3);
   return split;
 }
 

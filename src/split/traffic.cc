@@ -74,6 +74,14 @@ void AddTp(const Step& step) {
                        uint64_t{counts.full_rows} * step.rank.vocab_rows.size() * kFloatBytes);
 }
 
+// Results on their way from one rank to another, over `axis`.
+void AddResults(Axis axis, uint64_t greedy_groups, uint64_t greedy_rows, uint64_t full_rows,
+                const Step& step) {
+  step.totals->Add(
+      axis, CommOp::kSend, greedy_groups + full_rows,
+      greedy_rows * kCandidateBytes + full_rows * step.layout.shape.vocab_size * kFloatBytes);
+}
+
 void AddPp(const Step& step) {
   const StepCounts& counts = step.counts;
   if (!step.rank.last_stage) {
@@ -81,28 +89,39 @@ void AddPp(const Step& step) {
     step.totals->Add(Axis::kPp, CommOp::kSend, 1, counts.tokens * step.hidden() * kFloatBytes);
     return;
   }
-  if (step.rank.coord.tp != 0 || step.rank.coord.cp != 0) return;
-  step.totals->Add(Axis::kPp, CommOp::kSend, uint64_t{counts.greedy_groups} + counts.full_rows,
-                   counts.greedy_rows * kCandidateBytes +
-                       uint64_t{counts.full_rows} * step.layout.shape.vocab_size * kFloatBytes);
+  if (PlaceInStage(step.layout.split, step.rank.coord) != 0) return;
+  const StepCounts::Others& others = counts.others;
+  AddResults(Axis::kPp, uint64_t{counts.greedy_groups} + others.greedy_groups,
+             uint64_t{counts.greedy_rows} + others.greedy_rows,
+             uint64_t{counts.full_rows} + others.full_rows, step);
 }
 
-// The rank's place among the ranks of its stage, which are the ep group.
-uint32_t PlaceOf(const Split& split, const RankCoord& coord) {
-  return coord.tp * split.cp + coord.cp;
+// Rows of its team that the rank owns under ep.
+uint32_t EpRowsOf(const Split& split, const RankCoord& coord, uint32_t tokens) {
+  return EvenShare(tokens, split.ranks_per_team(), PlaceInTeam(split, coord)).size();
+}
+
+void AddEpResults(const Step& step) {
+  const RankCoord& at = step.rank.coord;
+  if (!step.rank.last_stage || at.team == 0) return;
+  if (PlaceInTeam(step.layout.split, at) != 0) return;
+  const StepCounts& counts = step.counts;
+  AddResults(Axis::kEp, counts.greedy_groups, counts.greedy_rows, counts.full_rows, step);
 }
 
 void AddEp(const Step& step) {
-  if (step.counts.tokens == 0) return;
+  AddEpResults(step);
+  if (step.counts.tokens + step.counts.others.tokens == 0) return;
   const Split& split = step.layout.split;
   const uint64_t layers = step.rank.layers.size();
-  const uint64_t own =
-      EvenShare(step.counts.tokens, split.ranks_per_stage(), PlaceOf(split, step.rank.coord))
-          .size();
+  const uint64_t own = EpRowsOf(split, step.rank.coord, step.counts.tokens);
   const uint64_t route =
       step.layout.shape.experts_per_token * (kExpertBytes + kFloatBytes) + kExponentBytes;
-  step.totals->Add(Axis::kEp, CommOp::kAllGather, 2 * layers,
-                   layers * own * (route + step.hidden() * kFloatBytes));
+  step.totals->Add(Axis::kEp, CommOp::kAllGather, layers, layers * own * route);
+  if (split.ranks_per_team() > 1 && step.counts.tokens > 0) {
+    step.totals->Add(Axis::kEp, CommOp::kAllGather, layers,
+                     layers * own * step.hidden() * kFloatBytes);
+  }
   const EpCounts& counts = step.counts.ep;
   uint64_t bytes = counts.rows_returned * (kFlagBytes + step.hidden() * kNarrowBytes) +
                    counts.wide_returned * step.hidden() * kWideExtraBytes;
@@ -226,13 +245,13 @@ EpCounts operator-(const EpCounts& a, const EpCounts& b) {
   return left;
 }
 
-EpCounts ExpectedEpCounts(const Layout& layout, uint32_t rank, uint32_t tokens, RowWire wire) {
+EpCounts ExpectedEpCounts(const Layout& layout, uint32_t rank, const StepCounts& step,
+                          RowWire wire) {
   EpCounts counts;
   if (layout.split.ep == 1) return counts;
   const RankLayout& mine = layout.ranks[rank];
-  const uint32_t members = layout.split.ranks_per_stage();
-  const uint32_t me = PlaceOf(layout.split, mine.coord);
-  const double own = EvenShare(tokens, members, me).size();
+  const double own = EpRowsOf(layout.split, mine.coord, step.tokens);
+  const double all = static_cast<double>(step.tokens) + step.others.tokens;
   const auto held_by = [&](const RankLayout& r) {
     return layout.ExpertsComputedBy(ExpertPlaceOf(layout.split, r.coord).ep_rank);
   };
@@ -241,7 +260,7 @@ EpCounts ExpectedEpCounts(const Layout& layout, uint32_t rank, uint32_t tokens, 
     if (other.coord.pp != mine.coord.pp || other.rank == rank) continue;
     sent += own * ChanceOfAny(layout.shape, held_by(other));
   }
-  const double returned = (tokens - own) * ChanceOfAny(layout.shape, held_by(mine));
+  const double returned = (all - own) * ChanceOfAny(layout.shape, held_by(mine));
   const double layers = mine.layers.size();
   counts.rows_sent[static_cast<uint32_t>(wire)] =
       static_cast<uint64_t>(std::llround(sent * layers));

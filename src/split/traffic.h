@@ -3,7 +3,8 @@
 // runtime meters the same operations (comm/stats.h); bill.exact holds the two equal.
 //
 // Bytes are payload: what a rank hands over for others to read, counted once however many read it.
-// A group of one exchanges nothing and counts no call. T tokens, D hidden size, V vocabulary.
+// A group of one exchanges nothing and counts no call. T tokens of the rank's team (split.h; a team
+// without any takes part in ep alone), D hidden size, V vocabulary.
 //
 //   tp all_reduce      two a layer, after attention and after the FFN (one where ep > 1), of T rows
 //   of D integer sums.
@@ -23,12 +24,16 @@
 //                      cp place; and from tp 0, cp 0 of the last stage to that of the first, the
 //                      results: one for each group that has greedy rows, 8 bytes a row, and one a
 //                      full row, V · 4.
-//   ep all_gather      two a layer. The stage's R ranks own EvenShare(T, R, i) rows each: of own
-//                      rows the k experts (2 bytes) and gates (fp32) and the exponent (1 byte);
-//                      and, at the end, the rows added up, D · 4.
+//   ep all_gather      two a layer. A team's R ranks own EvenShare(T, R, i) rows each: of own rows
+//                      the k experts (2 bytes) and gates (fp32) and the exponent (1 byte), to all
+//                      ranks of the stage; and, at the end, to the team, if it has rows and more
+//                      than one rank, the rows added up, D · 4.
 //      all_to_all      three a layer: own rows to each other rank that computes any of their
 //                      experts, as its kernels take them (RowWireBytes); then, of totals that are
 //                      not of own rows, a flag each, and D · 4 or, wide, D · 8.
+//      send            On the last stage, from tp 0, cp 0 of every team but the first to that of
+//                      the first, the team's results, as they go over pp, which takes those of all
+//                      teams from there.
 //   cp                 of H query and G KV heads of d on this rank, each layer:
 //      all_gather      where rows are shared out (R of them here): q, k and v, in three calls,
 //                      R · (H + 2 · G) · d · 4. With dcp, q of all rows, T · H · d · 4.
@@ -93,8 +98,10 @@ struct CpCounts {
 };
 CpCounts operator-(const CpCounts& a, const CpCounts& b);
 
-// What a step did, on one rank. All but the last three follow from its plan; those are reported.
+// What a step did, on one rank. All but wide_rows, ep and cp follow from its plan; those are
+// reported.
 struct StepCounts {
+  // Of the rank's team.
   uint32_t tokens = 0;         // rows of the batch
   uint32_t greedy_rows = 0;    // sampled by their highest logit alone
   uint32_t greedy_groups = 0;  // groups of results that have such rows
@@ -104,6 +111,14 @@ struct StepCounts {
   uint64_t wide_rows = 0;        // rows that went into a tp reduction as int64, over all layers
   EpCounts ep = {};
   CpCounts cp = {};
+  // Of the other teams, all together.
+  struct Others {
+    uint32_t tokens = 0;
+    uint32_t greedy_rows = 0;
+    uint32_t greedy_groups = 0;  // that have no such rows of the rank's team
+    uint32_t full_rows = 0;
+  };
+  Others others = {};
 };
 
 struct Transfer {
@@ -120,9 +135,11 @@ struct TrafficOptions {
   uint64_t one_shot_max_bytes = 0;
 };
 
-// What is to be expected of a step whose tokens go to all experts alike.
-EpCounts ExpectedEpCounts(const Layout& layout, uint32_t rank, uint32_t tokens, RowWire wire);
-// Likewise where every rank holds a run that every row sees, in one bin of 64 bits.
+// What is to be expected of a step of so many tokens, which go to all experts alike.
+EpCounts ExpectedEpCounts(const Layout& layout, uint32_t rank, const StepCounts& step,
+                          RowWire wire);
+// Likewise of the team's tokens where every rank holds a run that every row sees, in one bin of 64
+// bits.
 CpCounts ExpectedCpCounts(const Layout& layout, uint32_t rank, uint32_t tokens);
 
 // Calls and bytes by axis and operation: a bill that steps are added to.

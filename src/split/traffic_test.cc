@@ -39,6 +39,7 @@ class PackingRank {
   StepCounts Run(RngStream* rng) {
     StepCounts counts;
     counts.tokens = rng->Below(4) == 0 ? Draw(rng, 6, 60) : Draw(rng, 0, 5);
+    if (layout_.split.teams > 1) counts.others.tokens = Draw(rng, 0, 40);
     const std::vector<Group> groups = DrawGroups(rng, &counts);
     const bool tp = layout_.split.tp > 1;
     if (rank_.first_stage) Embed(rng, &counts);
@@ -71,12 +72,21 @@ class PackingRank {
   struct Group {
     uint32_t greedy = 0;
     uint32_t full = 0;
+    uint32_t others_greedy = 0;  // of other teams
+    uint32_t others_full = 0;
   };
 
-  static std::vector<Group> DrawGroups(RngStream* rng, StepCounts* counts) {
+  std::vector<Group> DrawGroups(RngStream* rng, StepCounts* counts) const {
     std::vector<Group> groups(Draw(rng, 0, 3));
     for (Group& group : groups) {
       group = {.greedy = Draw(rng, 0, 2), .full = Draw(rng, 0, 2)};
+      if (layout_.split.teams > 1) {
+        group.others_greedy = Draw(rng, 0, 2);
+        group.others_full = Draw(rng, 0, 2);
+      }
+      counts->others.greedy_rows += group.others_greedy;
+      counts->others.greedy_groups += group.others_greedy > 0 && group.greedy == 0 ? 1 : 0;
+      counts->others.full_rows += group.others_full;
       counts->greedy_rows += group.greedy;
       counts->greedy_groups += group.greedy > 0 ? 1 : 0;
       counts->full_rows += group.full;
@@ -196,9 +206,10 @@ class PackingRank {
   }
 
   void ExchangeExperts(RngStream* rng, StepCounts* counts) {
-    if (counts->tokens == 0) return;
+    const uint32_t tokens = counts->tokens + counts->others.tokens;
+    if (tokens == 0) return;
     const uint32_t own = OwnedRows(counts->tokens);
-    const uint32_t others = layout_.split.tp * layout_.split.cp - 1;
+    const uint32_t others = layout_.split.teams * layout_.split.tp * layout_.split.cp - 1;
     const uint32_t hidden = layout_.shape.hidden_size;
     Bytes routes;
     Bytes rows;
@@ -218,7 +229,7 @@ class PackingRank {
     }
     Hand(Axis::kEp, CommOp::kAllGather, routes);
     Hand(Axis::kEp, CommOp::kAllToAll, rows);
-    const uint32_t returned = Draw(rng, 0, counts->tokens - own);
+    const uint32_t returned = Draw(rng, 0, tokens - own);
     Bytes totals;
     for (uint32_t row = 0; row < returned; ++row) {
       const bool wide = rng->Below(3) == 0;
@@ -228,17 +239,18 @@ class PackingRank {
     }
     Hand(Axis::kEp, CommOp::kAllToAll, Bytes(returned));
     Hand(Axis::kEp, CommOp::kAllToAll, totals);
-    Hand(Axis::kEp, CommOp::kAllGather, Residual(own));
+    const bool alone = layout_.split.tp * layout_.split.cp == 1;
+    if (!alone && counts->tokens > 0) Hand(Axis::kEp, CommOp::kAllGather, Residual(own));
   }
 
-  static Bytes Candidates(const Group& group) {
+  static Bytes Candidates(uint32_t rows) {
     Bytes best;
-    for (uint32_t r = 0; r < group.greedy; ++r) Put(&best, sizeof(float) + sizeof(int32_t));
+    for (uint32_t r = 0; r < rows; ++r) Put(&best, sizeof(float) + sizeof(int32_t));
     return best;
   }
 
   void Gather(const Group& group) {
-    if (group.greedy > 0) Hand(Axis::kTp, CommOp::kAllGather, Candidates(group));
+    if (group.greedy > 0) Hand(Axis::kTp, CommOp::kAllGather, Candidates(group.greedy));
     Bytes logits;
     for (uint32_t r = 0; r < group.full; ++r) {
       for (uint32_t v = 0; v < layout_.shape.vocab_size; ++v) {
@@ -248,13 +260,19 @@ class PackingRank {
     if (group.full > 0) Hand(Axis::kTp, CommOp::kAllGather, logits);
   }
 
+  // The first team's first rank has those of all teams, and keeps them where it leads.
   void Report(const Group& group) {
-    if (layout_.split.pp == 1 || rank_.coord.tp != 0 || rank_.coord.cp != 0) return;
-    if (group.greedy > 0) Hand(Axis::kPp, CommOp::kSend, Candidates(group));
-    for (uint32_t r = 0; r < group.full; ++r) {
+    if (rank_.coord.tp != 0 || rank_.coord.cp != 0) return;
+    if (rank_.coord.team != 0) return Send(Axis::kEp, group.greedy, group.full);
+    if (layout_.split.pp == 1) return;
+    Send(Axis::kPp, group.greedy + group.others_greedy, group.full + group.others_full);
+  }
+  void Send(Axis axis, uint32_t greedy, uint32_t full) {
+    if (greedy > 0) Hand(axis, CommOp::kSend, Candidates(greedy));
+    for (uint32_t r = 0; r < full; ++r) {
       Bytes row;
       Put(&row, layout_.shape.vocab_size * sizeof(float));
-      Hand(Axis::kPp, CommOp::kSend, row);
+      Hand(axis, CommOp::kSend, row);
     }
   }
 
@@ -386,13 +404,50 @@ TEST(Traffic, ExpectsWhatEvenRoutingSends) {
     for (uint32_t rank = 0; rank < 3; ++rank) reached[rank] += goes[rank] ? 1.0 / kTokens : 0;
   }
   const double layers = shape.num_layers;
-  const EpCounts counts = ExpectedEpCounts(layout, 0, kTokens, RowWire::kInt8);
+  const EpCounts counts = ExpectedEpCounts(layout, 0, {.tokens = kTokens}, RowWire::kInt8);
   const double sent = layers * kTokens / 3 * (reached[1] + reached[2]);
   EXPECT_NEAR(static_cast<double>(counts.rows_sent[0]), sent, 0.03 * sent);
   EXPECT_EQ(counts.rows_sent[2], 0U);
   const double returned = layers * kTokens * 2 / 3 * reached[0];
   EXPECT_NEAR(static_cast<double>(counts.rows_returned), returned, 0.03 * returned);
-  EXPECT_EQ(ExpectedEpCounts(Make(shape, {.tp = 3}), 0, kTokens, RowWire::kInt8), EpCounts{});
+  EXPECT_EQ(ExpectedEpCounts(Make(shape, {.tp = 3}), 0, {.tokens = kTokens}, RowWire::kInt8),
+            EpCounts{});
+  // The same ranks as teams, all rows in the first: it sends, the others return.
+  const Layout teams = Make(shape, {.teams = 3, .ep = 3});
+  const EpCounts first = ExpectedEpCounts(teams, 0, {.tokens = kTokens}, RowWire::kInt8);
+  EXPECT_NEAR(static_cast<double>(first.rows_sent[0]), 3 * sent, 0.1 * sent);
+  EXPECT_EQ(first.rows_returned, 0U);
+  const EpCounts other =
+      ExpectedEpCounts(teams, 1, {.others = {.tokens = kTokens}}, RowWire::kInt8);
+  EXPECT_EQ(other.rows_sent[0], 0U);
+  const double all = layers * kTokens * reached[1];
+  EXPECT_NEAR(static_cast<double>(other.rows_returned), all, 0.03 * all);
+}
+
+// Two teams of two ranks: 3 rows in one, none in the other.
+TEST(Traffic, ATeamWithoutRowsTakesPartInEpAlone) {
+  ModelShape shape = DemoShape();
+  shape.num_experts = 4;
+  shape.experts_per_token = 2;
+  const Layout layout = Make(shape, {.teams = 2, .tp = 2, .ep = 4});
+  const StepCounts with{.tokens = 3, .greedy_rows = 3, .greedy_groups = 1, .embedded_tokens = 3};
+  const StepCounts without{.others = {.tokens = 3, .greedy_rows = 3, .greedy_groups = 1}};
+  const auto figures = [&](uint32_t rank, const StepCounts& counts) {
+    TrafficTotals totals;
+    AddTrafficOfStep(layout, rank, counts, {}, &totals);
+    return totals;
+  };
+  // Rows 0 and 1 of 3 are rank 0's: 13 bytes of route, 576 fp32 of each, in 30 layers.
+  EXPECT_EQ(figures(0, with).of(Axis::kEp, CommOp::kAllGather),
+            (TrafficTotals::Entry{.calls = 60, .bytes = 30 * 2 * (13 + 576 * 4)}));
+  EXPECT_EQ(figures(0, with).of(Axis::kEp, CommOp::kSend).calls, 0U) << "it leads";
+  EXPECT_EQ(figures(2, without).List(),
+            (std::vector<Transfer>{{Axis::kEp, CommOp::kAllGather, 30, 0},
+                                   {Axis::kEp, CommOp::kAllToAll, 90, 0}}));
+  // The other way round its results go to the leader.
+  EXPECT_EQ(figures(2, with).of(Axis::kEp, CommOp::kSend),
+            (TrafficTotals::Entry{.calls = 1, .bytes = 24}));
+  EXPECT_EQ(figures(3, with).of(Axis::kEp, CommOp::kSend).calls, 0U);
 }
 
 TEST(Traffic, VllmMovesTwoTensorsAHop) {

@@ -27,6 +27,7 @@ ROWS = [
     ("pp", ["-pp", "2"], False, SHORT),
     ("tp", ["-tp", "2"], False, SHORT),
     ("ep", ["-tp", "2", "--ep", "2"], True, TINY),
+    ("ep", ["-dp", "2", "-ep"], True, TINY),
     ("cp", ["--cp", "2"], False, LONG),
     ("dcp", ["-tp", "2", "-dcp", "2"], False, LONG),
 ]

@@ -40,11 +40,17 @@ Decoder::Decoder(const RankContext& context, KvCache* kv)
 
 Decoder::~Decoder() = default;
 
-Status Decoder::CheckBatch(const ForwardBatch& batch) const {
-  const size_t tokens = batch.token_ids.size();
-  if (tokens == 0 || tokens > context_.max_batch_tokens) {
+Status Decoder::CheckBatch(const ForwardBatch& batch, std::span<const Range> teams) const {
+  uint64_t tokens = 0;
+  for (const Range& rows : teams) {
+    tokens += rows.size();
+    if (rows.size() <= context_.max_batch_tokens) continue;
     return InvalidArgument(
-        fmt::format("a batch of {} tokens; 1 to {} fit", tokens, context_.max_batch_tokens));
+        fmt::format("a batch of {} tokens; 1 to {} fit", rows.size(), context_.max_batch_tokens));
+  }
+  if (tokens == 0) {
+    return InvalidArgument(
+        fmt::format("a batch of 0 tokens; 1 to {} fit", context_.max_batch_tokens));
   }
   const uint32_t vocab_size = context_.config->vocab_size;
   for (const int32_t id : batch.token_ids) {
@@ -53,10 +59,8 @@ Status Decoder::CheckBatch(const ForwardBatch& batch) const {
           fmt::format("token id {} is outside the vocabulary of {}", id, vocab_size));
     }
   }
-  size_t sum = 0;
   const uint32_t block_tokens = kv_->shape().block_tokens;
   for (const BatchSequence& s : batch.sequences) {
-    sum += s.tokens;
     const uint64_t end = static_cast<uint64_t>(s.first_position) + s.tokens;
     if (s.tokens == 0 || end > context_.max_positions ||
         end > static_cast<uint64_t>(s.block_table.size()) * block_tokens) {
@@ -66,8 +70,7 @@ Status Decoder::CheckBatch(const ForwardBatch& batch) const {
     }
     RETURN_IF_ERROR(CheckBlocks(s.block_table));
   }
-  if (sum == tokens) return OkStatus();
-  return InvalidArgument(fmt::format("{} token ids for sequences of {} tokens", tokens, sum));
+  return OkStatus();
 }
 
 // Block i lies in the pool of the ranks that hold its positions.
@@ -85,7 +88,8 @@ Status Decoder::CheckBlocks(std::span<const int32_t> table) const {
   return OkStatus();
 }
 
-void Decoder::PlanBatch(const ForwardBatch& batch) {
+void Decoder::PlanBatch(const ForwardBatch& batch, std::span<const Range> teams) {
+  step_.teams = teams;
   step_.tokens = static_cast<uint32_t>(batch.token_ids.size());
   step_.token_ids = batch.token_ids;
   step_.sequences = batch.sequences;
@@ -110,9 +114,9 @@ Status Decoder::status() const {
   return ffn_->status();
 }
 
-Status Decoder::Forward(const ForwardBatch& batch) {
-  RETURN_IF_ERROR(CheckBatch(batch));
-  PlanBatch(batch);
+Status Decoder::Forward(const ForwardBatch& part, std::span<const Range> teams) {
+  RETURN_IF_ERROR(CheckBatch(part, teams));
+  PlanBatch(part, teams);
   if (!context_.mine().first_stage) RETURN_IF_ERROR(ReceiveRows());
   context_.pool->Run([this](uint32_t thread) { RunLayers(thread); });
   RETURN_IF_ERROR(status());
@@ -120,15 +124,16 @@ Status Decoder::Forward(const ForwardBatch& batch) {
 }
 
 void Decoder::RunLayers(uint32_t thread) {
+  const bool has_rows = step_.tokens > 0;
   attention_.MakeRopeRows(step_, thread);
-  if (context_.mine().first_stage) embedder_.Run(step_, x_.data(), thread);
+  if (has_rows && context_.mine().first_stage) embedder_.Run(step_, x_.data(), thread);
   const uint32_t layers = context_.mine().layers.size();
   const bool whole_ffn = context_.comm.ep != nullptr;  // shares the work out itself
   const Range ffn_rows = whole_ffn ? Range{0, step_.tokens} : step_.own;
   float* ffn_x = &x_[static_cast<size_t>(ffn_rows.begin) * context_.hidden_size()];
   for (uint32_t layer = 0; layer < layers; ++layer) {
     if (thread == 0) context_.comm.Beat();
-    attention_.Run(layer, step_, x_.data(), thread);
+    if (has_rows) attention_.Run(layer, step_, x_.data(), thread);
     if (step_.shared && whole_ffn) GatherRows(thread);
     if (thread == 0) context_.comm.Beat();
     ffn_->Run(layer, ffn_rows.size(), ffn_x, thread);
@@ -144,11 +149,13 @@ void Decoder::GatherRows(uint32_t thread) {
 }
 
 Status Decoder::ReceiveRows() {
+  if (step_.tokens == 0) return OkStatus();
   const auto rows = std::span(x_).first(static_cast<size_t>(step_.tokens) * context_.hidden_size());
   return context_.comm.pp->Receive(context_.mine().coord.pp - 1, std::as_writable_bytes(rows));
 }
 
 Status Decoder::SendRows() {
+  if (step_.tokens == 0) return OkStatus();
   const auto rows = std::span(x_).first(static_cast<size_t>(step_.tokens) * context_.hidden_size());
   return context_.comm.pp->Send(context_.mine().coord.pp + 1, std::as_bytes(rows));
 }

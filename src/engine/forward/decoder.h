@@ -10,6 +10,7 @@
 // A rank runs its layers with its heads and columns (split/layout.h). The first stage embeds,
 // others receive x; all but the last send x on. In large steps cp ranks run a share of the rows
 // each, and gather x at the end (or, where experts are spread over the stage's ranks, before them).
+// With teams, all this is about the rows of the rank's own; only the experts are everybody's.
 //
 // Owner: the rank's runner. Thread: the runner's caller; work is shared over the pool's threads,
 // which meet at barriers; thread 0 speaks to other ranks. Forward allocates nothing.
@@ -42,8 +43,9 @@ class Decoder {
 
   // kResourceExhausted: no room for a batch's buffers; else what Forward ended with.
   [[nodiscard]] Status status() const;
-  // The batch's rows through the rank's layers; `wanted` aside.
-  Status Forward(const ForwardBatch& batch);
+  // Its team's part of a batch through the rank's layers, `wanted` aside; `teams`: the rows of each
+  // in the batch. A team without rows has a part in ep alone.
+  Status Forward(const ForwardBatch& part, std::span<const Range> teams);
   // [T, D] the residual rows after the rank's last layer.
   [[nodiscard]] const float* hidden() const { return x_.data(); }
   // Rows that this rank put into reductions as int64, since the start.
@@ -54,9 +56,9 @@ class Decoder {
   [[nodiscard]] std::span<const uint64_t> expert_tokens() const { return ffn_->expert_tokens(); }
 
  private:
-  [[nodiscard]] Status CheckBatch(const ForwardBatch& batch) const;
+  [[nodiscard]] Status CheckBatch(const ForwardBatch& batch, std::span<const Range> teams) const;
   [[nodiscard]] Status CheckBlocks(std::span<const int32_t> table) const;
-  void PlanBatch(const ForwardBatch& batch);
+  void PlanBatch(const ForwardBatch& batch, std::span<const Range> teams);
   void RunLayers(uint32_t thread);
   void GatherRows(uint32_t thread);
   Status ReceiveRows();

@@ -52,15 +52,20 @@ RowWire WireOf(std::optional<ActKind> input) {
 // The kind that rows travel in, prepared. Not of kFloat.
 ActKind KindOf(RowWire wire) { return wire == RowWire::kInt8 ? ActKind::kInt8 : ActKind::kBF16; }
 
+Group* TeamGroup(const RankContext& context) {
+  return context.layout->split.teams > 1 ? context.comm.team : context.comm.ep;
+}
+
 }  // namespace
 
 EpFfn::EpFfn(const RankContext& context, RowStages* stages, RowSum* sum)
     : context_(context),
       sum_(sum),
+      team_(TeamGroup(context)),
       routes_(*context.layout, context.rank, context.config->experts_per_token,
               context.max_batch_tokens),
       router_(context, stages, routes_.max_owned()),
-      experts_(context, context.max_batch_tokens),
+      experts_(context, context.max_step_rows()),
       blocks_(ColumnPlan(context.hidden_size()).blocks.size()),
       route_bytes_(RouteBytes(context.config->experts_per_token)),
       tokens_(context.config->num_experts),
@@ -69,18 +74,19 @@ EpFfn::EpFfn(const RankContext& context, RowStages* stages, RowSum* sum)
       zeros_(context.hidden_size()),
       send_sizes_(routes_.members()),
       receive_sizes_(routes_.members()),
+      team_sizes_(context.layout->split.ranks_per_team()),
       next_(routes_.members()) {
   const std::vector<uint32_t>& held = context.mine().experts;
   for (uint32_t slot = 0; slot < held.size(); ++slot) slot_of_[held[slot]] = slot;
-  const size_t rows = context.max_batch_tokens;
+  const size_t rows = context.max_step_rows();
   const size_t top_k = context.config->experts_per_token;
   chosen_.resize(rows * top_k);
   gates_.resize(rows * top_k);
   shift_.resize(rows);
   route_.resize(rows * route_bytes_);
   my_route_.resize(routes_.max_owned() * route_bytes_);
-  y_.resize(rows * context.hidden_size());
-  own_y_.resize(size_t{routes_.max_owned()} * context.hidden_size());
+  y_.resize(size_t{context.max_batch_tokens} * context.hidden_size());
+  if (team_ != nullptr) own_y_.resize(size_t{routes_.max_owned()} * context.hidden_size());
   arrived_chosen_.resize(rows * top_k);
   arrived_gates_.resize(rows * top_k);
   arrived_shift_.resize(rows);
@@ -91,7 +97,7 @@ EpFfn::EpFfn(const RankContext& context, RowStages* stages, RowSum* sum)
     for (const ExpertWeights& e : w.experts) {
       for (const PackedMatrix* m : {&e.gate, &e.up}) {
         std::optional<ActBuffer>& acts = arrived_[static_cast<size_t>(ActKindOf(m->dtype()))];
-        if (!acts) acts.emplace(context.max_batch_tokens, static_cast<uint32_t>(blocks_));
+        if (!acts) acts.emplace(context.max_step_rows(), static_cast<uint32_t>(blocks_));
       }
     }
   }
@@ -109,20 +115,24 @@ uint64_t EpFfn::TotalBytes(uint8_t wide) const {
   return context_.hidden_size() * (wide != 0 ? sizeof(int64_t) : sizeof(int32_t));
 }
 
+void EpFfn::Plan(const StepRows& step) {
+  routes_.Start(step.teams);
+  rows_ = step.teams[context_.mine().coord.team];
+}
+
 void EpFfn::Run(uint32_t layer, uint32_t rows, float* x, uint32_t thread) {
   const LayerWeights& w = context_.weights->layers[layer];
-  const Range own = routes_.OwnedBy(routes_.me(), rows);
+  const Range own = routes_.own();
+  const size_t own_at = static_cast<size_t>(own.begin - rows_.begin) * context_.hidden_size();
   const Router::Inputs inputs = w.expert_input ? Router::Inputs::kExperts : Router::Inputs::kRouter;
-  const RowStages::Stage& stage =
-      router_.Run(layer, inputs, own.size(),
-                  x + static_cast<size_t>(own.begin) * context_.hidden_size(), thread);
-  SendOut(layer, stage, rows, thread);
+  const RowStages::Stage& stage = router_.Run(layer, inputs, own.size(), x + own_at, thread);
+  SendOut(layer, stage, thread);
   Receive(layer, thread);
   context_.pool->Barrier();
   experts_.Run(layer, arrived_, arrived_shift_.data(), sum_->ColumnsOf(thread), sum_->totals(),
                thread);
   context_.pool->Barrier();
-  Return(rows, thread);
+  Return(thread);
   if (!w.ffn_post_norm.empty()) {
     AddNormedRows(context_, w.ffn_post_norm, rows, y_.data(), x, thread);
     return;
@@ -133,14 +143,14 @@ void EpFfn::Run(uint32_t layer, uint32_t rows, float* x, uint32_t thread) {
   context_.pool->Barrier();
 }
 
-void EpFfn::SendOut(uint32_t layer, const RowStages::Stage& stage, uint32_t rows, uint32_t thread) {
+void EpFfn::SendOut(uint32_t layer, const RowStages::Stage& stage, uint32_t thread) {
   if (thread == 0) {
     routes_.Clear();
-    if (status_.ok()) status_ = ShareRoutes(layer, stage, rows);
+    if (status_.ok()) status_ = ShareRoutes(layer, stage);
     if (!status_.ok()) routes_.Clear();
   }
   context_.pool->Barrier();
-  PackRows(layer, stage, rows, thread);
+  PackRows(layer, stage, thread);
   context_.pool->Barrier();
   if (thread == 0) {
     if (status_.ok()) status_ = Dispatch(layer);
@@ -150,19 +160,19 @@ void EpFfn::SendOut(uint32_t layer, const RowStages::Stage& stage, uint32_t rows
   context_.pool->Barrier();
 }
 
-Status EpFfn::ShareRoutes(uint32_t layer, const RowStages::Stage& stage, uint32_t rows) {
+Status EpFfn::ShareRoutes(uint32_t layer, const RowStages::Stage& stage) {
   const uint32_t top_k = router_.shape().top_k;
-  const uint32_t own = routes_.OwnedBy(routes_.me(), rows).size();
+  const uint32_t own = routes_.own().size();
   for (size_t row = 0; row < own; ++row) {
     PutRoute(router_.chosen() + row * top_k, router_.gates() + row * top_k, stage.shift[row], top_k,
              &my_route_[row * route_bytes_]);
   }
   for (uint32_t member = 0; member < routes_.members(); ++member) {
-    receive_sizes_[member] = routes_.OwnedBy(member, rows).size() * route_bytes_;
+    receive_sizes_[member] = routes_.OwnedBy(member).size() * route_bytes_;
   }
   RETURN_IF_ERROR(context_.comm.ep->AllGather(std::span(my_route_).first(own * route_bytes_),
                                               receive_sizes_, route_.data()));
-  for (size_t row = 0; row < rows; ++row) {
+  for (size_t row = 0; row < routes_.rows(); ++row) {
     uint32_t* chosen = &chosen_[row * top_k];
     TakeRoute(&route_[row * route_bytes_], top_k, chosen, &gates_[row * top_k], &shift_[row]);
     for (uint32_t i = 0; i < top_k; ++i) {
@@ -172,15 +182,14 @@ Status EpFfn::ShareRoutes(uint32_t layer, const RowStages::Stage& stage, uint32_
       }
     }
   }
-  routes_.Plan(chosen_.data(), rows, layer);
+  routes_.Plan(chosen_.data(), layer);
   return OkStatus();
 }
 
-void EpFfn::PackRows(uint32_t layer, const RowStages::Stage& stage, uint32_t rows,
-                     uint32_t thread) {
+void EpFfn::PackRows(uint32_t layer, const RowStages::Stage& stage, uint32_t thread) {
   const RowWire wire = wire_of_[layer];
   const size_t row_bytes = RowWireBytes(wire, context_.hidden_size());
-  const uint32_t first_own = routes_.OwnedBy(routes_.me(), rows).begin;
+  const uint32_t first_own = routes_.own().begin;
   std::byte* out = send_.data();
   for (uint32_t member = 0; member < routes_.members(); ++member) {
     const std::span<const uint32_t> sent = routes_.SentTo(member);
@@ -253,7 +262,7 @@ void EpFfn::Receive(uint32_t layer, uint32_t thread) {
   }
 }
 
-void EpFfn::Return(uint32_t rows, uint32_t thread) {
+void EpFfn::Return(uint32_t thread) {
   if (thread == 0) {
     if (status_.ok()) status_ = ReturnFlags();
     if (status_.ok()) PlaceTotals();
@@ -263,12 +272,13 @@ void EpFfn::Return(uint32_t rows, uint32_t thread) {
   context_.pool->Barrier();
   if (thread == 0) {
     if (status_.ok()) status_ = ReturnTotals();
-    if (status_.ok()) PlaceParts(rows);
+    if (status_.ok()) PlaceParts();
   }
   context_.pool->Barrier();
-  SumOwned(rows, thread);
+  SumOwned(thread);
   context_.pool->Barrier();
-  if (thread == 0 && status_.ok()) status_ = GatherRows(rows);
+  if (team_ == nullptr) return;
+  if (thread == 0 && status_.ok() && rows_.size() > 0) status_ = GatherRows();
   context_.pool->Barrier();
 }
 
@@ -327,7 +337,7 @@ Status EpFfn::ReturnTotals() {
 }
 
 // The totals of each own row, wherever they came back from.
-void EpFfn::PlaceParts(uint32_t rows) {
+void EpFfn::PlaceParts() {
   size_t byte = 0;
   size_t flag = 0;
   for (uint32_t member = 0; member < routes_.members(); ++member) {
@@ -335,7 +345,7 @@ void EpFfn::PlaceParts(uint32_t rows) {
     flag += routes_.SentTo(member).size();
     byte += receive_sizes_[member];
   }
-  const Range own = routes_.OwnedBy(routes_.me(), rows);
+  const Range own = routes_.own();
   size_t part = 0;
   for (uint32_t row = own.begin; row < own.end; ++row) {
     first_part_[row - own.begin] = part;
@@ -352,29 +362,31 @@ void EpFfn::PlaceParts(uint32_t rows) {
   first_part_[own.size()] = part;
 }
 
-void EpFfn::SumOwned(uint32_t rows, uint32_t thread) {
+void EpFfn::SumOwned(uint32_t thread) {
   if (!status_.ok()) return;
+  std::vector<float>& sums = team_ == nullptr ? y_ : own_y_;
   const uint32_t size = context_.hidden_size();
   const RowCodec& codec = BestRowCodec();
-  const Range own = routes_.OwnedBy(routes_.me(), rows);
+  const Range own = routes_.own();
   const ThreadPool::Share share = context_.pool->ShareOf(own.size(), thread);
   for (uint32_t i = share.begin; i < share.end; ++i) {
     const auto count = static_cast<uint32_t>(first_part_[i + 1] - first_part_[i]);
     SumRow(codec, zeros_.data(), false, parts_.data() + first_part_[i], count, size,
-           shift_[own.begin + i], &own_y_[static_cast<size_t>(i) * size]);
+           shift_[own.begin + i], &sums[static_cast<size_t>(i) * size]);
   }
 }
 
-Status EpFfn::GatherRows(uint32_t rows) {
+Status EpFfn::GatherRows() {
   const size_t row_bytes = context_.hidden_size() * sizeof(float);
-  for (uint32_t member = 0; member < routes_.members(); ++member) {
-    receive_sizes_[member] = routes_.OwnedBy(member, rows).size() * row_bytes;
+  const auto team_ranks = static_cast<uint32_t>(team_sizes_.size());
+  const uint32_t first = routes_.me() / team_ranks * team_ranks;
+  for (uint32_t member = 0; member < team_ranks; ++member) {
+    team_sizes_[member] = routes_.OwnedBy(first + member).size() * row_bytes;
   }
-  const Range own = routes_.OwnedBy(routes_.me(), rows);
   const auto mine =
-      std::span(own_y_).first(static_cast<size_t>(own.size()) * context_.hidden_size());
-  return context_.comm.ep->AllGather(std::as_bytes(mine), receive_sizes_,
-                                     reinterpret_cast<std::byte*>(y_.data()));
+      std::span(own_y_).first(static_cast<size_t>(routes_.own().size()) * context_.hidden_size());
+  return team_->AllGather(std::as_bytes(mine), team_sizes_,
+                          reinterpret_cast<std::byte*>(y_.data()));
 }
 
 }  // namespace cleave

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "base/rng.h"
@@ -42,13 +43,16 @@ std::vector<uint32_t> Choose(RngStream* random, uint32_t rows, uint32_t experts,
   return chosen;
 }
 
-void ExpectMatching(const Layout& layout, const std::vector<uint32_t>& chosen, uint32_t rows,
-                    uint32_t top_k, uint32_t first_rank, uint32_t layer) {
+void ExpectMatching(const Layout& layout, const std::vector<uint32_t>& chosen,
+                    const std::vector<Range>& teams, uint32_t top_k, uint32_t first_rank,
+                    uint32_t layer) {
+  const uint32_t rows = teams.back().end;
   const uint32_t members = layout.split.ranks_per_stage();
   std::vector<EpRoutes> routes;
   for (uint32_t m = 0; m < members; ++m) {
     routes.emplace_back(layout, first_rank + m, top_k, rows);
-    routes.back().Plan(chosen.data(), rows, layer);
+    routes.back().Start(teams);
+    routes.back().Plan(chosen.data(), layer);
   }
   for (uint32_t to = 0; to < members; ++to) {
     const RankLayout& rank = layout.ranks[first_rank + to];
@@ -79,8 +83,38 @@ void ExpectMatching(const Layout& layout, const std::vector<uint32_t>& chosen, u
   for (const EpRoutes& r : routes) {
     size_t copies = 0;
     for (uint32_t to = 0; to < members; ++to) copies += r.SentTo(to).size();
-    ASSERT_LE(copies, size_t{r.OwnedBy(r.me(), rows).size()} * r.max_spread());
+    ASSERT_LE(copies, size_t{r.own().size()} * r.max_spread());
   }
+}
+
+// Every row has one owner, of its team.
+void ExpectOwners(const EpRoutes& routes, const std::vector<Range>& teams, uint32_t team_ranks) {
+  std::vector<uint32_t> owned;
+  for (uint32_t member = 0; member < routes.members(); ++member) {
+    const Range& team = teams[member / team_ranks];
+    const Range own = routes.OwnedBy(member);
+    for (uint32_t row = own.begin; row < own.end; ++row) {
+      EXPECT_TRUE(team.contains(row));
+      owned.push_back(row);
+    }
+  }
+  std::vector<uint32_t> all(routes.rows());
+  std::iota(all.begin(), all.end(), 0U);
+  EXPECT_EQ(owned, all);
+}
+
+// So many rows shared out over teams at random, some of which have none.
+std::vector<Range> DealOut(RngStream* random, uint32_t rows, uint32_t teams) {
+  std::vector<Range> dealt;
+  uint32_t begin = 0;
+  for (uint32_t team = 0; team < teams; ++team) {
+    const bool last = team + 1 == teams;
+    const uint32_t left = rows - begin;
+    const uint32_t size = last ? left : static_cast<uint32_t>(random->Below(uint64_t{left} + 1));
+    dealt.push_back({begin, begin + size});
+    begin += size;
+  }
+  return dealt;
 }
 
 TEST(EpRoutes, WhatIsSentIsWhatIsExpected) {
@@ -93,14 +127,21 @@ TEST(EpRoutes, WhatIsSentIsWhatIsExpected) {
                                   {.tp = 2, .ep = 4, .cp = 2},
                                   {.pp = 2, .tp = 3, .ep = 3},
                                   {.tp = 3, .ep = 3, .redundant_experts = 2},
-                                  {.tp = 4, .ep = 2, .redundant_experts = 7}};
+                                  {.tp = 4, .ep = 2, .redundant_experts = 7},
+                                  {.teams = 2, .ep = 2},
+                                  {.pp = 2, .teams = 3, .tp = 2, .ep = 3},
+                                  {.teams = 2, .tp = 3, .ep = 6, .redundant_experts = 3}};
   for (const Split& split : splits) {
     for (const uint32_t top_k : {1U, 2U, 8U}) {
       const Layout layout = LayoutOf(Shape(10, top_k), split);
       for (const uint32_t rows : {1U, 2U, 5U, 64U}) {
         const auto chosen = Choose(&random, rows, 10, top_k);
+        const std::vector<Range> teams = DealOut(&random, rows, split.teams);
+        EpRoutes any(layout, 0, top_k, rows);
+        any.Start(teams);
+        ExpectOwners(any, teams, split.ranks_per_team());
         for (uint32_t stage = 0; stage < split.pp; ++stage) {
-          ExpectMatching(layout, chosen, rows, top_k, stage * split.ranks_per_stage(), stage);
+          ExpectMatching(layout, chosen, teams, top_k, stage * split.ranks_per_stage(), stage);
         }
         if (HasFatalFailure()) FAIL() << split.ToString() << ", " << rows << " rows of " << top_k;
       }
@@ -112,10 +153,11 @@ TEST(EpRoutes, NothingGoesNowhere) {
   const Layout layout = LayoutOf(Shape(4, 2), {.tp = 2, .ep = 2});
   EpRoutes routes(layout, 1, 2, 8);
   const std::vector<uint32_t> chosen{0, 1, 1, 0, 0, 1};  // all of rank 0
-  routes.Plan(chosen.data(), 3, 0);
+  routes.Start(std::vector<Range>{{0, 3}});
+  routes.Plan(chosen.data(), 0);
   EXPECT_TRUE(routes.arrivals().empty());
   EXPECT_TRUE(routes.SentTo(1).empty());
-  EXPECT_EQ(routes.SentTo(0).size(), routes.OwnedBy(1, 3).size());
+  EXPECT_EQ(routes.SentTo(0).size(), routes.own().size());
   routes.Clear();
   EXPECT_TRUE(routes.SentTo(0).empty());
   EXPECT_EQ(routes.ArrivingFrom(0), 0U);

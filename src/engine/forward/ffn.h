@@ -23,7 +23,7 @@ class Ffn {
   virtual ~Ffn() = default;
   // Before the threads run a step's layers.
   virtual void Plan(const StepRows& /*step*/) {}
-  // `layer` counts from the rank's first one. x: [rows, D].
+  // `layer` counts from the rank's first one. x: [rows, D], the team's.
   virtual void Run(uint32_t layer, uint32_t rows, float* x, uint32_t thread) = 0;
   [[nodiscard]] virtual Status status() const { return OkStatus(); }
   // [E] tokens of each expert that are this rank's to count (comm/expert_counts.h), since the

@@ -23,6 +23,7 @@ struct RankComm {
   Group* tp = nullptr;
   Group* pp = nullptr;
   Group* ep = nullptr;                        // all ranks of the stage
+  Group* team = nullptr;                      // those of the team, where ep goes beyond them
   Group* cp = nullptr;                        // positions, and rows of large steps
   Group* dcp = nullptr;                       // positions, among tp ranks
   RankLine* line = nullptr;                   // its sign of life
@@ -42,10 +43,12 @@ struct RankContext {
   ThreadPool* pool = nullptr;
   RankComm comm;
   Isa isa = Isa::kScalar;
-  uint32_t max_batch_tokens = 0;
-  uint32_t max_positions = 0;  // of a sequence
+  uint32_t max_batch_tokens = 0;  // of a team
+  uint32_t max_positions = 0;     // of a sequence
 
   [[nodiscard]] const RankLayout& mine() const { return layout->ranks[rank]; }
+  // Rows of all teams that a batch may have.
+  [[nodiscard]] uint32_t max_step_rows() const { return layout->split.teams * max_batch_tokens; }
   [[nodiscard]] uint32_t cp_size() const { return layout->split.cp; }
   [[nodiscard]] uint32_t hidden_size() const { return config->hidden_size; }
   [[nodiscard]] float norm_eps() const { return static_cast<float>(config->norm_eps); }

@@ -12,10 +12,14 @@ namespace {
 // Columns turned back to floats at a time.
 constexpr uint32_t kPiece = 256;
 
+size_t TeamFloats(const RankContext& context) {
+  return static_cast<size_t>(context.max_batch_tokens) * context.hidden_size();
+}
+
 class LocalRowSum final : public RowSum {
  public:
   explicit LocalRowSum(const RankContext& context) : RowSum(context) {
-    if (context.config->post_norms) y_.resize(totals_.size());
+    if (context.config->post_norms) y_.resize(TeamFloats(context));
   }
 
   void AddTotals(const RowQuanta& quanta, uint32_t rows, const std::vector<float>& post_norm,
@@ -50,7 +54,7 @@ class LocalRowSum final : public RowSum {
 
 class GroupRowSum final : public RowSum {
  public:
-  explicit GroupRowSum(const RankContext& context) : RowSum(context), y_(totals_.size()) {}
+  explicit GroupRowSum(const RankContext& context) : RowSum(context), y_(TeamFloats(context)) {}
 
   void AddTotals(const RowQuanta& quanta, uint32_t rows, const std::vector<float>& post_norm,
                  float* x, uint32_t thread) override {
@@ -95,7 +99,7 @@ class GroupRowSum final : public RowSum {
 
 RowSum::RowSum(const RankContext& context)
     : context_(context),
-      totals_(static_cast<size_t>(context.max_batch_tokens) * context.hidden_size()) {}
+      totals_(static_cast<size_t>(context.max_step_rows()) * context.hidden_size()) {}
 
 ThreadPool::Share RowSum::ColumnsOf(uint32_t thread) const {
   const uint32_t size = context_.hidden_size();

@@ -36,7 +36,7 @@ class RowSum {
   // The same for a product that the caller made: thread t left columns ColumnsOf(t) of totals().
   virtual void AddTotals(const RowQuanta& quanta, uint32_t rows,
                          const std::vector<float>& post_norm, float* x, uint32_t thread) = 0;
-  [[nodiscard]] int64_t* totals() { return totals_.data(); }  // [T, D]
+  [[nodiscard]] int64_t* totals() { return totals_.data(); }  // [T of all teams, D]
   [[nodiscard]] ThreadPool::Share ColumnsOf(uint32_t thread) const;
 
   [[nodiscard]] virtual Status status() const { return OkStatus(); }

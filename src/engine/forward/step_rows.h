@@ -1,6 +1,7 @@
 #pragma once
-// StepRows: the batch a rank runs, as its parts read it. Filled by the decoder before the threads
-// start; constant while they run. Arrays have room for the largest batch.
+// StepRows: what a rank runs of a batch, as its parts read it: the rows of its team, counted from
+// the first of them. Filled by the decoder before the threads start; constant while they run.
+// Arrays have room for the largest batch.
 
 #include <cstdint>
 #include <span>
@@ -12,7 +13,8 @@
 namespace cleave {
 
 struct StepRows {
-  uint32_t tokens = 0;  // T
+  uint32_t tokens = 0;           // T
+  std::span<const Range> teams;  // [teams] rows of each in the batch; more than one take part in ep
   Range own;            // rows that this rank computes, attention aside: its share over cp, or all
   bool shared = false;  // over cp: the other rows are other ranks'
   std::span<const int32_t> token_ids;

@@ -23,6 +23,7 @@ class NaiveScheduler {
     uint32_t first;
     uint32_t tokens;
     bool samples;
+    uint32_t team;
     std::vector<BlockId> table;
     bool operator==(const Entry&) const = default;
   };
@@ -33,7 +34,10 @@ class NaiveScheduler {
   };
 
   explicit NaiveScheduler(const SchedulerConfig& config)
-      : config_(config), pool_(config.num_blocks, config.kv_partitions) {}
+      : config_(config),
+        pools_(config.teams,
+               NaiveBlockPool(config.num_blocks / config.teams, config.kv_partitions)),
+        left_(config.teams) {}
 
   void Add(const SequenceFacts& f) {
     One one;
@@ -46,7 +50,7 @@ class NaiveScheduler {
   void End(uint64_t tag) {
     const auto it = Where(tag);
     if (it->second.flights == 0) {
-      pool_.Release(it->second.table);
+      PoolOf(it->second).Release(it->second.table);
     } else {
       ghosts_.push_back(it->second);  // blocks stay until the last flight lands
     }
@@ -55,20 +59,20 @@ class NaiveScheduler {
 
   Step Schedule() {
     Step step;
-    left_ = config_.max_num_batched_tokens;
-    bool stalled = false;
-    const size_t most = MostDecodes();
-    for (const Rank& rank : Running()) {
-      if (step.entries.size() == most) break;
-      if (!all_.contains(rank) || all_[rank].phase != Phase::kRuns) continue;
-      if (Wanted(all_[rank]) != 1 || left_ == 0) continue;
-      if (GetBlock(rank, &step, &stalled)) Put(&all_[rank], 1, &step);
+    // Teams whose decodes got the blocks they needed without taking them from others.
+    std::vector<bool> calm(config_.teams);
+    for (uint32_t team = 0; team < config_.teams; ++team) calm[team] = ScheduleDecodes(team, &step);
+    // The teams' entries stand in the order of rank.
+    std::sort(step.entries.begin(), step.entries.end(),
+              [this](const Entry& a, const Entry& b) { return Place(a.tag) < Place(b.tag); });
+    for (uint32_t& left : left_) {
+      if (config_.max_prefill_tokens > 0) left = std::min(left, config_.max_prefill_tokens);
     }
-    if (config_.max_prefill_tokens > 0) left_ = std::min(left_, config_.max_prefill_tokens);
     for (const Rank& rank : Running()) {
-      if (Wanted(all_[rank]) > 1 && left_ > 0) Put(&all_[rank], Wanted(all_[rank]), &step);
+      One& one = all_[rank];
+      if (Wanted(one) > 1 && left_[one.team] > 0) Put(&one, Wanted(one), &step);
     }
-    if (step.preempted.empty() && !stalled && !AnyDrains()) Admit(&step);
+    Admit(calm, &step);
     return step;
   }
 
@@ -88,7 +92,7 @@ class NaiveScheduler {
       }
       for (; one.published < std::min<size_t>(one.names.size(), one.computed / bs());
            ++one.published) {
-        pool_.Publish(one.table[one.published], one.names[one.published]);
+        PoolOf(one).Publish(one.table[one.published], one.names[one.published]);
       }
       if (std::find(ends.begin(), ends.end(), e.tag) != ends.end()) {
         End(e.tag);
@@ -98,10 +102,7 @@ class NaiveScheduler {
     }
   }
 
-  [[nodiscard]] uint32_t free_blocks() const { return pool_.free_blocks(); }
-  [[nodiscard]] uint32_t free_blocks(uint32_t partition) const {
-    return pool_.free_blocks(partition);
-  }
+  [[nodiscard]] const NaiveBlockPool& pool(uint32_t team) const { return pools_[team]; }
   [[nodiscard]] size_t sequences() const { return all_.size(); }
 
  private:
@@ -110,6 +111,7 @@ class NaiveScheduler {
     std::vector<BlockHash> names;
     std::vector<BlockId> table;
     Phase phase = Phase::kWaits;
+    uint32_t team = 0;
     uint32_t known = 0, pending = 0, scheduled = 0, computed = 0, flights = 0, passed = 0;
     size_t published = 0;
   };
@@ -147,10 +149,19 @@ class NaiveScheduler {
     return ranks;
   }
   std::vector<Rank> Running() const { return In(Phase::kRuns); }
-  bool AnyDrains() const { return !In(Phase::kDrains).empty(); }
+  std::vector<Rank> In(Phase phase, uint32_t team) const {
+    std::vector<Rank> ranks = In(phase);
+    std::erase_if(ranks, [&](const Rank& r) { return all_.at(r).team != team; });
+    return ranks;
+  }
+  Rank Place(uint64_t tag) { return Where(tag)->first; }
+  NaiveBlockPool& PoolOf(const One& one) { return pools_[one.team]; }
+  static bool MayRunIn(const One& one, uint32_t team) {
+    return one.facts.team < 0 || static_cast<uint32_t>(one.facts.team) == team;
+  }
 
   void Requeue(One* one) {
-    pool_.Release(one->table);
+    PoolOf(*one).Release(one->table);
     one->table.clear();
     one->scheduled = one->computed = 0;
     one->published = 0;
@@ -160,28 +171,30 @@ class NaiveScheduler {
     for (auto it = ghosts_.begin(); it != ghosts_.end(); ++it) {
       if (it->facts.tag != tag) continue;
       if (--it->flights == 0) {
-        pool_.Release(it->table);
+        PoolOf(*it).Release(it->table);
         ghosts_.erase(it);
       }
       return;
     }
   }
 
-  [[nodiscard]] size_t MostDecodes() const;
+  [[nodiscard]] size_t MostDecodes(uint32_t team) const;
+  bool ScheduleDecodes(uint32_t team, Step* step);
   [[nodiscard]] Rank VictimFor(const Rank& rank, uint32_t partition) const;
   bool GetBlock(const Rank& rank, Step* step, bool* stalled);
   void Put(One* one, uint32_t tokens, Step* step);
-  void Admit(Step* step);
-  [[nodiscard]] std::vector<BlockId> Found(const One& one) const;
-  bool IsComputedElsewhere(const One& one);
-  bool AdmitOne(One* one, Step* step);
+  void Admit(const std::vector<bool>& calm, Step* step);
+  [[nodiscard]] std::vector<BlockId> Found(const One& one, uint32_t team) const;
+  bool IsComputedElsewhere(const One& one, uint32_t team);
+  bool HasBlocks(const One& one, uint32_t team);
+  void AdmitOne(One* one, uint32_t team, Step* step);
 
   const SchedulerConfig config_;
-  NaiveBlockPool pool_;
+  std::vector<NaiveBlockPool> pools_;  // [teams]
   std::map<Rank, One> all_;
   std::vector<One> ghosts_;  // ended, but still in flight
   uint64_t order_ = 0;
-  uint32_t left_ = 0;
+  std::vector<uint32_t> left_;  // [teams]
 };
 
 }  // namespace cleave

@@ -19,6 +19,7 @@ struct PlanEntry {
   uint32_t first_position = 0;
   uint32_t tokens = 0;
   bool samples = false;  // the sequence's last token is in the plan: the step yields the next one
+  uint32_t team = 0;     // that computes it, and whose pool its blocks are of
   std::span<const BlockId> block_table;  // of positions [0, first_position + tokens)
 };
 

@@ -15,6 +15,8 @@ namespace {
 const SchedulerConfig& Checked(const SchedulerConfig& config) {
   CLEAVE_CHECK(config.block_size > 0 && config.max_num_seqs > 0);
   CLEAVE_CHECK(config.max_num_batched_tokens > 0 && config.max_plans_in_flight > 0);
+  CLEAVE_CHECK(config.teams > 0 && config.kv_partitions > 0);
+  CLEAVE_CHECK(config.num_blocks == config.blocks_each() * config.teams * config.kv_partitions);
   CLEAVE_CHECK(config.kv_partitions == 1 ||
                (config.run_positions > 0 && config.run_positions % config.block_size == 0));
   return config;
@@ -25,13 +27,14 @@ const SchedulerConfig& Checked(const SchedulerConfig& config) {
 Scheduler::Scheduler(const SchedulerConfig& config)
     : config_(Checked(config)),
       partitions_(config.partitions()),
-      pool_(config.num_blocks, config.kv_partitions),
+      teams_(config.teams, Team(config)),
       needed_(config.kv_partitions) {
-  const size_t room = static_cast<size_t>(config.max_waiting) + 2 * config.max_num_seqs;
+  const size_t places = size_t{config.teams} * config.max_num_seqs;
+  const size_t room = config.max_waiting + 2 * places;
   sequences_.reserve(room);
   free_slots_.reserve(room);
   waiting_.reserve(room);
-  running_.reserve(config.max_num_seqs);
+  running_.reserve(places);
 }
 
 uint32_t Scheduler::BlocksFor(uint32_t limit, uint32_t block_size) {
@@ -43,15 +46,24 @@ uint32_t Scheduler::BlocksFor(uint32_t limit, const SchedulerConfig& config, uin
 }
 
 bool Scheduler::FitsAlone(uint32_t limit, const SchedulerConfig& config) {
-  return BlocksFor(limit, config, 0) <= config.num_blocks / config.kv_partitions;
+  return BlocksFor(limit, config, 0) <= config.blocks_each();
 }
 
 uint64_t Scheduler::LongestLimit(const SchedulerConfig& config) {
-  const uint32_t each = config.num_blocks / config.kv_partitions;
-  return config.partitions().Longest(each) * config.block_size + 1;
+  return config.partitions().Longest(config.blocks_each()) * config.block_size + 1;
 }
 
-uint32_t Scheduler::running() const { return static_cast<uint32_t>(running_.size()) + draining_; }
+uint32_t Scheduler::running() const {
+  uint32_t running = 0;
+  for (const Team& team : teams_) running += team.running + team.draining;
+  return running;
+}
+
+uint32_t Scheduler::free_blocks() const {
+  uint32_t blocks = 0;
+  for (const Team& team : teams_) blocks += team.pool.free_blocks();
+  return blocks;
+}
 
 SequenceHandle Scheduler::TakeSlot() {
   if (free_slots_.empty()) {
@@ -66,6 +78,7 @@ SequenceHandle Scheduler::TakeSlot() {
 SequenceHandle Scheduler::Add(const SequenceFacts& facts) {
   CLEAVE_CHECK(facts.tokens > 0 && facts.tokens < facts.limit);
   CLEAVE_CHECK(FitsAlone(facts.limit, config_));
+  CLEAVE_CHECK(facts.team < static_cast<int32_t>(config_.teams));
   const SequenceHandle h = TakeSlot();
   Sequence& s = sequences_[h];
   s.state = State::kWaiting;
@@ -74,6 +87,7 @@ SequenceHandle Scheduler::Add(const SequenceFacts& facts) {
   s.priority = facts.priority;
   s.arrival = facts.arrival;
   s.order = next_order_++;
+  s.wanted_team = std::max(facts.team, kAnyTeam);
   s.limit = facts.limit;
   s.known = facts.tokens;
   s.names.assign(facts.names.begin(), facts.names.end());
@@ -110,45 +124,58 @@ void Scheduler::EraseRanked(std::vector<SequenceHandle>* list, SequenceHandle h)
 
 bool Scheduler::Schedule(Plan* plan) {
   CLEAVE_CHECK(next_serial_ - next_commit_ < config_.max_plans_in_flight);
-  plan->Clear();
-  stalled_ = false;
-  budget_left_ = config_.max_num_batched_tokens;
+  StartPlan(plan);
   ScheduleDecodes(plan);
-  if (config_.max_prefill_tokens > 0) {
-    budget_left_ = std::min(budget_left_, config_.max_prefill_tokens);
+  for (Team& team : teams_) {
+    if (config_.max_prefill_tokens == 0) break;
+    team.budget_left = std::min(team.budget_left, config_.max_prefill_tokens);
   }
   SchedulePrefills(plan);
-  if (plan->preempted.empty() && !stalled_ && draining_ == 0) AdmitWaiting(plan);
+  AdmitWaiting(plan);
   if (plan->entries.empty()) return false;
   plan->serial = next_serial_++;
   return true;
 }
 
+void Scheduler::StartPlan(Plan* plan) {
+  plan->Clear();
+  for (uint32_t t = 0; t < teams_.size(); ++t) {
+    teams_[t].budget_left = config_.max_num_batched_tokens;
+    teams_[t].decodes_left = MostDecodes(t);
+    teams_[t].disturbed = false;
+    teams_[t].barred = false;
+  }
+}
+
 // Preemption takes the sequence that is served or ones behind it: the entries already written
 // stand.
 void Scheduler::ScheduleDecodes(Plan* plan) {
-  const uint32_t most = MostDecodes();
-  for (size_t i = 0; i < running_.size() && budget_left_ > 0;) {
-    if (plan->entries.size() == most) return;
+  for (size_t i = 0; i < running_.size();) {
     const SequenceHandle h = running_[i];
-    if (Wanted(sequences_[h]) == 1 && EnsureBlock(h, plan)) AddEntry(h, 1, plan);
+    Team& team = teams_[sequences_[h].team];
+    const bool has_room = team.decodes_left > 0 && team.budget_left > 0;
+    if (has_room && Wanted(sequences_[h]) == 1 && EnsureBlock(h, plan)) {
+      AddEntry(h, 1, plan);
+      --team.decodes_left;
+    }
     if (i < running_.size() && running_[i] == h) ++i;  // else it was the victim
   }
 }
 
-// Of one plan: an even share of the sequences that decode.
-uint32_t Scheduler::MostDecodes() const {
+// Of one plan: an even share of the team's sequences that decode.
+uint32_t Scheduler::MostDecodes(uint32_t team) const {
   if (config_.samples_in_flight == SamplesInFlight::kAhead) return config_.max_num_seqs;
-  const auto decoding = std::count_if(running_.begin(), running_.end(), [this](SequenceHandle h) {
-    return Wanted(sequences_[h]) == 1 || sequences_[h].pending > 0;
+  const auto decoding = std::count_if(running_.begin(), running_.end(), [&](SequenceHandle h) {
+    const Sequence& s = sequences_[h];
+    return s.team == team && (Wanted(s) == 1 || s.pending > 0);
   });
   return CeilDiv(static_cast<uint32_t>(decoding), config_.max_plans_in_flight);
 }
 
 void Scheduler::SchedulePrefills(Plan* plan) {
-  for (size_t i = 0; i < running_.size() && budget_left_ > 0; ++i) {
-    const uint32_t wanted = Wanted(sequences_[running_[i]]);
-    if (wanted > 1) AddEntry(running_[i], wanted, plan);
+  for (const SequenceHandle h : running_) {
+    const uint32_t wanted = Wanted(sequences_[h]);
+    if (wanted > 1 && teams_[sequences_[h].team].budget_left > 0) AddEntry(h, wanted, plan);
   }
 }
 
@@ -158,40 +185,53 @@ bool Scheduler::EnsureBlock(SequenceHandle h, Plan* plan) {
   if (s.scheduled / config_.block_size < s.blocks.size()) return true;
   const uint32_t partition = partitions_.Of(static_cast<uint32_t>(s.blocks.size()));
   for (;;) {
-    const BlockId block = pool_.Allocate(partition);
+    const BlockId block = PoolOf(s).Allocate(partition);
     if (block != kNoBlock) {
       s.blocks.push_back(block);
       return true;
     }
-    if (!PreemptFor(h, partition, plan)) {
-      stalled_ = true;
-      return false;
-    }
-    if (s.state != State::kRunning) return false;
+    teams_[s.team].disturbed = true;
+    if (!PreemptFor(h, partition, plan) || s.state != State::kRunning) return false;
   }
 }
 
-// Preempts the worst that has a block of the partition, `h` at the best. False when blocks are
-// about to come back by themselves: a victim is still in flight, or its last sample is, or what the
-// best lacks is held only by ended sequences in flight.
-bool Scheduler::PreemptFor(SequenceHandle h, uint32_t partition, Plan* plan) {
-  if (draining_ > 0) return false;
+// In running_: the worst of its team that has a block of the partition, `h` at the best.
+size_t Scheduler::VictimFor(SequenceHandle h, uint32_t partition) const {
   size_t worst = running_.size() - 1;
-  const auto has_one = [&](const Sequence& r) {
-    return partitions_.Held(static_cast<uint32_t>(r.blocks.size()), partition) > 0;
-  };
-  while (running_[worst] != h && !has_one(sequences_[running_[worst]])) --worst;
-  if (worst == 0 && running_.size() > 1) return false;
+  for (; running_[worst] != h; --worst) {
+    const Sequence& r = sequences_[running_[worst]];
+    const auto blocks = static_cast<uint32_t>(r.blocks.size());
+    if (r.team == sequences_[h].team && partitions_.Held(blocks, partition) > 0) break;
+  }
+  return worst;
+}
+
+// Of those that run in its team.
+bool Scheduler::IsBestOfSeveral(SequenceHandle h) const {
+  const uint32_t team = sequences_[h].team;
+  const auto first = std::find_if(running_.begin(), running_.end(),
+                                  [&](SequenceHandle r) { return sequences_[r].team == team; });
+  return *first == h && teams_[team].running > 1;
+}
+
+// False when blocks are about to come back by themselves: a victim is still in flight, or its last
+// sample is, or what the best lacks is held only by ended sequences in flight.
+bool Scheduler::PreemptFor(SequenceHandle h, uint32_t partition, Plan* plan) {
+  Team& team = teams_[sequences_[h].team];
+  if (team.draining > 0) return false;
+  const size_t worst = VictimFor(h, partition);
   const SequenceHandle victim = running_[worst];
+  if (victim == h && IsBestOfSeveral(h)) return false;
   Sequence& s = sequences_[victim];
   if (s.length() >= s.limit) return false;
   running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(worst));
+  --team.running;
   plan->preempted.push_back({victim, s.tag, s.computed});
   if (s.in_flight == 0) {
     ReturnToWaiting(victim);
   } else {
     s.state = State::kDraining;
-    ++draining_;
+    ++team.draining;
   }
   return true;
 }
@@ -199,7 +239,8 @@ bool Scheduler::PreemptFor(SequenceHandle h, uint32_t partition, Plan* plan) {
 // Schedules up to `tokens` positions; blocks are there.
 void Scheduler::AddEntry(SequenceHandle h, uint32_t tokens, Plan* plan) {
   Sequence& s = sequences_[h];
-  uint32_t n = std::min(tokens, budget_left_);
+  Team& team = teams_[s.team];
+  uint32_t n = std::min(tokens, team.budget_left);
   if (config_.long_prefill_token_threshold > 0) {
     n = std::min(n, config_.long_prefill_token_threshold);
   }
@@ -208,36 +249,50 @@ void Scheduler::AddEntry(SequenceHandle h, uint32_t tokens, Plan* plan) {
   entry.tag = s.tag;
   entry.first_position = s.scheduled;
   entry.tokens = n;
+  entry.team = s.team;
   s.scheduled += n;
   entry.samples = s.scheduled == s.length();
   entry.block_table = std::span(s.blocks).first(CeilDiv(s.scheduled, config_.block_size));
   if (entry.samples) ++s.pending;
   ++s.in_flight;
-  budget_left_ -= n;
+  team.budget_left -= n;
   plan->tokens += n;
   plan->entries.push_back(entry);
 }
 
+bool Scheduler::IsOpen(const Team& team) const {
+  return !team.disturbed && team.draining == 0 && !team.barred && team.budget_left > 0 &&
+         team.running < config_.max_num_seqs;
+}
+
+void Scheduler::BarTeamsOf(const Sequence& s) {
+  for (uint32_t t = 0; t < teams_.size(); ++t) {
+    if (s.MayRunIn(t)) teams_[t].barred = true;
+  }
+}
+
 void Scheduler::AdmitWaiting(Plan* plan) {
+  const auto is_open = [this](const Team& team) { return IsOpen(team); };
   std::array<SequenceHandle, kScanWindow> lacking;
   uint32_t lack = 0;
-  uint32_t shared = 0;
+  uint32_t wait = 0;
   size_t scanned = 0;
-  bool barred = false;
-  while (scanned < waiting_.size() && !barred && lack < kScanWindow && shared < kScanShared &&
-         budget_left_ > 0 && running_.size() < config_.max_num_seqs) {
+  while (scanned < waiting_.size() && lack < kScanWindow && wait < kScanShared &&
+         std::any_of(teams_.begin(), teams_.end(), is_open)) {
     const SequenceHandle h = waiting_[scanned++];
-    const uint32_t cached = CachedBlocks(sequences_[h]);
-    if (AwaitsPrefix(sequences_[h], cached)) {
-      ++shared;
-    } else if (Fits(sequences_[h], cached)) {
-      Admit(h, cached, plan);
+    const Outlook outlook = LookAt(sequences_[h]);
+    if (outlook.kind == Outlook::Kind::kWaits) {
+      ++wait;
+    } else if (outlook.kind == Outlook::Kind::kFits) {
+      Admit(h, outlook, plan);
       for (uint32_t i = 0; i < lack; ++i) {
-        barred = ++sequences_[lacking[i]].passed >= config_.max_bypasses || barred;
+        Sequence& passed = sequences_[lacking[i]];
+        if (!passed.MayRunIn(outlook.team)) continue;
+        if (++passed.passed >= config_.max_bypasses) BarTeamsOf(passed);
       }
     } else {
       lacking[lack++] = h;
-      barred = sequences_[h].passed >= config_.max_bypasses;
+      if (sequences_[h].passed >= config_.max_bypasses) BarTeamsOf(sequences_[h]);
     }
   }
   const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(scanned);
@@ -247,34 +302,69 @@ void Scheduler::AdmitWaiting(Plan* plan) {
   waiting_.erase(stay, end);
 }
 
-void Scheduler::Admit(SequenceHandle h, uint32_t cached, Plan* plan) {
+Scheduler::Outlook Scheduler::LookAt(const Sequence& s) {
+  Outlook best;
+  bool awaits = false;
+  bool lacks = false;
+  int64_t best_score = 0;
+  for (uint32_t t = 0; t < teams_.size(); ++t) {
+    const Team& team = teams_[t];
+    if (!s.MayRunIn(t) || !IsOpen(team)) continue;
+    const uint32_t cached = CachedBlocks(s, team.pool);
+    if (AwaitsPrefix(s, t, cached)) {
+      awaits = true;
+      continue;
+    }
+    if (!Fits(s, t, cached)) {
+      lacks = true;
+      continue;
+    }
+    const int64_t used = team.pool.num_blocks() - team.pool.free_blocks();
+    const int64_t score = int64_t{cached} - used;
+    const bool better =
+        score > best_score || (score == best_score && team.running < teams_[best.team].running);
+    if (best.kind == Outlook::Kind::kFits && !better) continue;
+    best = {.kind = Outlook::Kind::kFits, .team = t, .cached = cached};
+    best_score = score;
+  }
+  if (best.kind != Outlook::Kind::kFits && lacks && !awaits) {
+    best.kind = Outlook::Kind::kLacksBlocks;
+  }
+  return best;
+}
+
+void Scheduler::Admit(SequenceHandle h, const Outlook& where, Plan* plan) {
   Sequence& s = sequences_[h];
+  BlockPool& pool = teams_[where.team].pool;
+  s.team = where.team;
   s.blocks.reserve(BlocksFor(s.limit, config_.block_size));
   s.names.reserve(s.limit / config_.block_size);
-  for (uint32_t i = 0; i < cached; ++i) {
-    s.blocks.push_back(pool_.Find(s.names[i]));
-    pool_.Acquire(s.blocks.back());
+  for (uint32_t i = 0; i < where.cached; ++i) {
+    s.blocks.push_back(pool.Find(s.names[i]));
+    pool.Acquire(s.blocks.back());
   }
   while (s.blocks.size() < CeilDiv(s.known, config_.block_size)) {
-    s.blocks.push_back(pool_.Allocate(partitions_.Of(static_cast<uint32_t>(s.blocks.size()))));
+    s.blocks.push_back(pool.Allocate(partitions_.Of(static_cast<uint32_t>(s.blocks.size()))));
   }
-  s.scheduled = s.computed = cached * config_.block_size;
-  s.published = cached;
+  s.scheduled = s.computed = where.cached * config_.block_size;
+  s.published = where.cached;
   plan->admitted.push_back({h, s.tag, s.known, s.computed, s.ran});
   s.state = State::kRunning;
   s.ran = true;
   s.passed = 0;
   waiting_tokens_ -= s.known;
   InsertRanked(&running_, h);
+  ++teams_[where.team].running;
   AddEntry(h, Wanted(s), plan);
 }
 
-// Whether a running sequence is about to publish the first block that `s` did not find.
-bool Scheduler::AwaitsPrefix(const Sequence& s, uint32_t cached) const {
+// Whether a running sequence is about to publish the first block that `s` did not find there.
+bool Scheduler::AwaitsPrefix(const Sequence& s, uint32_t team, uint32_t cached) const {
   if (cached == MostCachedBlocks(s)) return false;
   return std::any_of(running_.begin(), running_.end(), [&](SequenceHandle h) {
     const Sequence& r = sequences_[h];
-    return r.published <= cached && cached < r.names.size() && r.names[cached] == s.names[cached];
+    return r.team == team && r.published <= cached && cached < r.names.size() &&
+           r.names[cached] == s.names[cached];
   });
 }
 
@@ -285,33 +375,35 @@ uint32_t Scheduler::MostCachedBlocks(const Sequence& s) const {
 }
 
 // Leading full blocks found in the cache.
-uint32_t Scheduler::CachedBlocks(const Sequence& s) const {
+uint32_t Scheduler::CachedBlocks(const Sequence& s, const BlockPool& pool) const {
   const uint32_t most = MostCachedBlocks(s);
   uint32_t cached = 0;
-  while (cached < most && pool_.Find(s.names[cached]) != kNoBlock) ++cached;
+  while (cached < most && pool.Find(s.names[cached]) != kNoBlock) ++cached;
   return cached;
 }
 
-bool Scheduler::Fits(const Sequence& s, uint32_t cached) {
+bool Scheduler::Fits(const Sequence& s, uint32_t team, uint32_t cached) {
+  const BlockPool& pool = teams_[team].pool;
   const uint32_t total = CeilDiv(s.known, config_.block_size);
   for (uint32_t p = 0; p < partitions_.count; ++p) {
     needed_[p] = partitions_.Held(total, p) - partitions_.Held(cached, p);
   }
   for (uint32_t i = 0; i < cached; ++i) {
-    needed_[partitions_.Of(i)] += pool_.references(pool_.Find(s.names[i])) == 0 ? 1 : 0;
+    needed_[partitions_.Of(i)] += pool.references(pool.Find(s.names[i])) == 0 ? 1 : 0;
   }
-  if (!running_.empty()) {
+  if (teams_[team].running > 0) {
     const auto add_next = [this](const Sequence& r, uint32_t blocks) {
       if (blocks < BlocksFor(r.limit, config_.block_size)) ++needed_[partitions_.Of(blocks)];
     };
     for (const SequenceHandle r : running_) {
+      if (sequences_[r].team != team) continue;
       add_next(sequences_[r], static_cast<uint32_t>(sequences_[r].blocks.size()));
     }
     // Its own first decode, when the known tokens fill their blocks.
     if (s.known % config_.block_size == 0) add_next(s, total);
   }
   for (uint32_t p = 0; p < partitions_.count; ++p) {
-    if (needed_[p] > pool_.free_blocks(p)) return false;
+    if (needed_[p] > pool.free_blocks(p)) return false;
   }
   return true;
 }
@@ -342,7 +434,7 @@ void Scheduler::CommitEntry(const PlanEntry& entry, EntryResult result) {
   PublishComputed(&s);
   if (result == EntryResult::kEnded) return End(h);
   if (s.state == State::kDraining && s.in_flight == 0) {
-    --draining_;
+    --teams_[s.team].draining;
     ReturnToWaiting(h);
   }
 }
@@ -351,7 +443,7 @@ void Scheduler::PublishComputed(Sequence* s) {
   const uint32_t full =
       std::min(static_cast<uint32_t>(s->names.size()), s->computed / config_.block_size);
   for (; s->published < full; ++s->published) {
-    pool_.Publish(s->blocks[s->published], s->names[s->published]);
+    PoolOf(*s).Publish(s->blocks[s->published], s->names[s->published]);
   }
 }
 
@@ -364,9 +456,10 @@ void Scheduler::End(SequenceHandle h) {
       break;
     case State::kRunning:
       EraseRanked(&running_, h);
+      --teams_[s.team].running;
       break;
     case State::kDraining:
-      --draining_;
+      --teams_[s.team].draining;
       break;
     case State::kFree:
     case State::kEnded:
@@ -377,7 +470,7 @@ void Scheduler::End(SequenceHandle h) {
 }
 
 void Scheduler::GiveUpBlocks(Sequence* s) {
-  pool_.Release(s->blocks);
+  PoolOf(*s).Release(s->blocks);
   s->blocks.clear();
   s->scheduled = s->computed = s->published = 0;
 }
@@ -408,8 +501,11 @@ Status Scheduler::CheckSequence(const Sequence& s) const {
   if (s.scheduled > s.blocks.size() * config_.block_size) return fault("scheduled past its blocks");
   if (s.published > s.blocks.size()) return fault("published more blocks than it has");
   for (uint32_t i = 0; i < s.blocks.size(); ++i) {
-    if (pool_.partition(s.blocks[i]) != partitions_.Of(i)) return fault("a block is elsewhere");
+    if (pool(s.team).partition(s.blocks[i]) != partitions_.Of(i)) {
+      return fault("a block is elsewhere");
+    }
   }
+  if (s.state == State::kRunning && !s.MayRunIn(s.team)) return fault("runs in another team");
   if (s.state == State::kWaiting && (!s.blocks.empty() || s.in_flight > 0 || s.pending > 0)) {
     return fault("waits with blocks or plans");
   }
@@ -418,27 +514,39 @@ Status Scheduler::CheckSequence(const Sequence& s) const {
   return OkStatus();
 }
 
-Status Scheduler::CheckIntegrity() const {
-  RETURN_IF_ERROR(pool_.CheckIntegrity());
+Status Scheduler::CheckTeam(uint32_t team) const {
+  const BlockPool& blocks = pool(team);
+  RETURN_IF_ERROR(blocks.CheckIntegrity());
   uint64_t references = 0;
   uint32_t draining = 0;
+  uint32_t running = 0;
+  for (const Sequence& s : sequences_) {
+    if (s.team != team) continue;
+    references += s.blocks.size();
+    draining += s.state == State::kDraining ? 1 : 0;
+    running += s.state == State::kRunning ? 1 : 0;
+  }
+  for (BlockId b = 0; b < static_cast<BlockId>(blocks.num_blocks()); ++b) {
+    references -= blocks.references(b);
+  }
+  if (references != 0) return Internal("references of tables and pool differ");
+  if (draining != teams_[team].draining || running != teams_[team].running) {
+    return Internal("counts of draining or running sequences are off");
+  }
+  return OkStatus();
+}
+
+Status Scheduler::CheckIntegrity() const {
+  for (uint32_t team = 0; team < teams_.size(); ++team) RETURN_IF_ERROR(CheckTeam(team));
   uint64_t waiting_tokens = 0;
   size_t listed = free_slots_.size() + waiting_.size() + running_.size();
   for (const Sequence& s : sequences_) {
     if (s.state == State::kFree) continue;
     RETURN_IF_ERROR(CheckSequence(s));
-    references += s.blocks.size();
-    draining += s.state == State::kDraining ? 1 : 0;
     listed += s.state == State::kDraining || s.state == State::kEnded ? 1 : 0;
     waiting_tokens += s.state == State::kWaiting ? s.known : 0;
   }
-  for (BlockId b = 0; b < static_cast<BlockId>(pool_.num_blocks()); ++b) {
-    references -= pool_.references(b);
-  }
-  if (references != 0) return Internal("references of tables and pool differ");
-  if (draining != draining_ || waiting_tokens != waiting_tokens_) {
-    return Internal("counts of draining sequences or waiting tokens are off");
-  }
+  if (waiting_tokens != waiting_tokens_) return Internal("the count of waiting tokens is off");
   if (listed != sequences_.size()) return Internal("a sequence is lost or listed twice");
   const auto better = [this](SequenceHandle a, SequenceHandle b) { return Better(a, b); };
   if (!std::is_sorted(running_.begin(), running_.end(), better) ||

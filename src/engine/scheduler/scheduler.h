@@ -6,6 +6,10 @@
 // Order. Sequences are ranked by (priority, arrival, order of Add); first is best. Fairness,
 // preemption and admission all follow this one order, which a preempted sequence keeps.
 //
+// Teams. Sequences are shared out over teams of ranks (split/split.h), each with blocks and prefix
+// cache of its own, a budget of max_num_batched_tokens and max_num_seqs places. What follows holds
+// in each team; one plan takes all along.
+//
 // A step, under one budget of max_num_batched_tokens:
 //   1. Running sequences that need one token (decode), best first. So prefill never delays them.
 //   2. Running sequences in prefill, best first, in chunks of at most
@@ -21,13 +25,18 @@
 // everything said of free blocks holds in each. All sequences begin in partition 0, which therefore
 // holds most of any: what fits there alone fits.
 //
+// Which team. A sequence is admitted where it finds most of its blocks in the cache beyond those
+// that are used there, of the teams that have room for it (ties: fewer running, then the first);
+// after a preemption anew. One that names a team waits for that.
+//
 // Shared prompts. A waiting sequence whose next block a running one is computing just now is passed
 // over until that is published, and then finds it: n choices of one prompt, or many requests with
 // one system prompt, compute it once. It waits for a prefill that runs, so not for ever.
 //
 // Passing. A waiting sequence that lacks blocks may be passed by worse ones that fit, at most
-// max_bypasses times in all; then nobody behind it is admitted before it is. At most kScanWindow
-// that lack blocks, and kScanShared that wait for a shared prompt, are looked at in a step.
+// max_bypasses times in all; then nobody behind it is admitted before it is, where it could be. At
+// most kScanWindow that lack blocks, and kScanShared that wait for a shared prompt or for the team
+// they name, are looked at in a step.
 //
 // Preemption. A decode that finds no block of its next partition takes those of the worst running
 // sequence that has one there (without a cut, each has), and of the next, until one is free; never
@@ -54,37 +63,17 @@
 
 #include "base/status.h"
 #include "engine/scheduler/plan.h"
+#include "engine/scheduler/scheduler_config.h"
 #include "kv/block_hash.h"
 #include "kv/block_pool.h"
 #include "kv/partitions.h"
-#include "split/layout.h"
 
 namespace cleave {
 
-enum class SamplesInFlight : uint8_t { kAhead, kAwait };
-
-struct SchedulerConfig {
-  uint32_t max_num_seqs = 64;
-  uint32_t max_num_batched_tokens = 512;
-  uint32_t long_prefill_token_threshold = 0;
-  uint32_t max_prefill_tokens = 0;  // of a plan, beside its decodes; 0: what the budget leaves
-  uint32_t block_size = 16;
-  uint32_t num_blocks = 0;                 // of all partitions; a multiple of kv_partitions
-  uint32_t kv_partitions = 1;              // memories that share a sequence by position
-  uint32_t run_positions = kRunPositions;  // with more than one: a multiple of block_size
-  uint32_t max_plans_in_flight = 1;
-  SamplesInFlight samples_in_flight = SamplesInFlight::kAhead;
-  uint32_t max_bypasses = 64;
-  uint32_t max_waiting = 1024;  // room taken at construction; more may wait
-
-  // Over the blocks of a sequence.
-  [[nodiscard]] KvPartitions partitions() const {
-    return KvPartitions::OfBlocks(kv_partitions, run_positions, block_size);
-  }
-};
-
 // Lookups of a sequence in the prefix cache; its blocks are published either way.
 enum class CacheLookup : uint8_t { kYes, kNo };
+
+inline constexpr int32_t kAnyTeam = -1;
 
 struct SequenceFacts {
   uint64_t tag = 0;     // the caller's name for it; returned in plans
@@ -92,6 +81,7 @@ struct SequenceFacts {
   uint32_t limit = 0;   // tokens it has when it ends at the latest; above `tokens`
   int32_t priority = 0;
   int64_t arrival = 0;  // any monotonic unit
+  int32_t team = kAnyTeam;
   CacheLookup lookup = CacheLookup::kYes;
   std::span<const BlockHash> names;  // of the full blocks of the known tokens; empty: not cached
 };
@@ -128,7 +118,8 @@ class Scheduler {
   [[nodiscard]] uint32_t running() const;  // preempted ones still in flight included
   [[nodiscard]] uint32_t waiting() const { return static_cast<uint32_t>(waiting_.size()); }
   [[nodiscard]] uint64_t waiting_tokens() const { return waiting_tokens_; }
-  [[nodiscard]] const BlockPool& pool() const { return pool_; }
+  [[nodiscard]] uint32_t free_blocks() const;  // of all teams
+  [[nodiscard]] const BlockPool& pool(uint32_t team = 0) const { return teams_[team].pool; }
 
   // Everything agrees with everything; names the first fault. For tests and idle checks.
   [[nodiscard]] Status CheckIntegrity() const;
@@ -145,6 +136,8 @@ class Scheduler {
     int32_t priority = 0;
     int64_t arrival = 0;
     uint64_t order = 0;
+    int32_t wanted_team = kAnyTeam;
+    uint32_t team = 0;  // of its blocks
     uint32_t limit = 0;
     uint32_t known = 0;      // tokens whose values exist
     uint32_t pending = 0;    // samples in flight
@@ -157,6 +150,31 @@ class Scheduler {
     std::vector<BlockHash> names;
 
     [[nodiscard]] uint32_t length() const { return known + pending; }
+    [[nodiscard]] bool MayRunIn(uint32_t t) const {
+      return wanted_team == kAnyTeam || wanted_team == static_cast<int32_t>(t);
+    }
+  };
+
+  struct Team {
+    explicit Team(const SchedulerConfig& config)
+        : pool(config.blocks_each() * config.kv_partitions, config.kv_partitions) {}
+
+    BlockPool pool;
+    uint32_t running = 0;
+    uint32_t draining = 0;  // sequences in kDraining
+    // Of the plan that is being written.
+    uint32_t budget_left = 0;
+    uint32_t decodes_left = 0;
+    bool disturbed = false;  // a decode preempted somebody, or waits for blocks in flight
+    bool barred = false;     // somebody waits who was passed too often
+  };
+
+  // What comes of a waiting sequence in this step.
+  struct Outlook {
+    enum class Kind : uint8_t { kFits, kLacksBlocks, kWaits };
+    Kind kind = Kind::kWaits;  // for a shared prompt, or for the team it names
+    uint32_t team = 0;
+    uint32_t cached = 0;  // blocks
   };
 
   // Positions that could be scheduled now. The token at limit - 1 is sampled, never computed.
@@ -164,7 +182,8 @@ class Scheduler {
     if (config_.samples_in_flight == SamplesInFlight::kAwait && s.pending > 0) return 0;
     return s.length() < s.limit ? s.length() - s.scheduled : 0;
   }
-  [[nodiscard]] uint32_t MostDecodes() const;
+  void StartPlan(Plan* plan);
+  [[nodiscard]] uint32_t MostDecodes(uint32_t team) const;
   [[nodiscard]] bool Better(SequenceHandle a, SequenceHandle b) const;
   void InsertRanked(std::vector<SequenceHandle>* list, SequenceHandle h) const;
   void EraseRanked(std::vector<SequenceHandle>* list, SequenceHandle h) const;
@@ -173,12 +192,17 @@ class Scheduler {
   void ScheduleDecodes(Plan* plan);
   void SchedulePrefills(Plan* plan);
   void AdmitWaiting(Plan* plan);
-  void Admit(SequenceHandle h, uint32_t cached, Plan* plan);
-  [[nodiscard]] bool AwaitsPrefix(const Sequence& s, uint32_t cached) const;
+  [[nodiscard]] bool IsOpen(const Team& team) const;
+  void BarTeamsOf(const Sequence& s);
+  Outlook LookAt(const Sequence& s);
+  void Admit(SequenceHandle h, const Outlook& where, Plan* plan);
+  [[nodiscard]] bool AwaitsPrefix(const Sequence& s, uint32_t team, uint32_t cached) const;
   [[nodiscard]] uint32_t MostCachedBlocks(const Sequence& s) const;
-  [[nodiscard]] uint32_t CachedBlocks(const Sequence& s) const;
-  bool Fits(const Sequence& s, uint32_t cached);
+  [[nodiscard]] uint32_t CachedBlocks(const Sequence& s, const BlockPool& pool) const;
+  bool Fits(const Sequence& s, uint32_t team, uint32_t cached);
   bool EnsureBlock(SequenceHandle h, Plan* plan);
+  [[nodiscard]] size_t VictimFor(SequenceHandle h, uint32_t partition) const;
+  [[nodiscard]] bool IsBestOfSeveral(SequenceHandle h) const;
   bool PreemptFor(SequenceHandle h, uint32_t partition, Plan* plan);
   void AddEntry(SequenceHandle h, uint32_t tokens, Plan* plan);
 
@@ -188,20 +212,19 @@ class Scheduler {
   void GiveUpBlocks(Sequence* s);
   void ReturnToWaiting(SequenceHandle h);
   void FreeSlot(SequenceHandle h);
+  [[nodiscard]] BlockPool& PoolOf(const Sequence& s) { return teams_[s.team].pool; }
   [[nodiscard]] Status CheckSequence(const Sequence& s) const;
+  [[nodiscard]] Status CheckTeam(uint32_t team) const;
 
   const SchedulerConfig config_;
   const KvPartitions partitions_;
-  BlockPool pool_;
+  std::vector<Team> teams_;
   std::vector<uint32_t> needed_;  // blocks of each partition, while Fits adds them up
   std::vector<Sequence> sequences_;
   std::vector<SequenceHandle> free_slots_;
   std::vector<SequenceHandle> waiting_;  // by rank
   std::vector<SequenceHandle> running_;  // by rank
   uint64_t waiting_tokens_ = 0;
-  uint32_t draining_ = 0;     // sequences in kDraining
-  uint32_t budget_left_ = 0;  // of the plan that is being written
-  bool stalled_ = false;      // a decode of this step waits for blocks in flight
   uint64_t next_order_ = 0;
   uint64_t next_serial_ = 0;
   uint64_t next_commit_ = 0;

@@ -22,6 +22,7 @@ struct Life {
   uint32_t limit = 0;
   uint64_t family = 0;  // sequences of a family share the tokens of their prompts
   bool looks_up = true;
+  int32_t team = kAnyTeam;
   uint32_t known = 0;
   uint32_t named = 0;
 };
@@ -34,7 +35,8 @@ class Simulation {
         scheduler_(config),
         naive_(config),
         random_(seed),
-        memory_(static_cast<size_t>(config.num_blocks) * config.block_size) {}
+        memory_(static_cast<size_t>(config.num_blocks) * config.block_size),
+        entries_(config.teams) {}
 
   void Run(int steps) {
     for (int i = 0; i < steps && !testing::Test::HasFatalFailure(); ++i) Event();
@@ -46,12 +48,13 @@ class Simulation {
     while (!flights_.empty()) Commit();
     ASSERT_EQ(scheduler_.running() + scheduler_.waiting(), 0U);
     ASSERT_EQ(scheduler_.waiting_tokens(), 0U);
-    ASSERT_EQ(scheduler_.pool().free_blocks(), config_.num_blocks);
+    ASSERT_EQ(scheduler_.free_blocks(), config_.num_blocks);
     ASSERT_EQ(ended_, added_);
   }
   [[nodiscard]] uint64_t preemptions() const { return preemptions_; }
   [[nodiscard]] uint64_t cached() const { return cached_; }
   [[nodiscard]] size_t runs() const { return runs_; }
+  [[nodiscard]] const std::vector<uint64_t>& entries() const { return entries_; }
 
  private:
   struct Flight {
@@ -66,9 +69,10 @@ class Simulation {
     if (dice > 5) ScheduleOrCommit();
     const Status integrity = scheduler_.CheckIntegrity();
     ASSERT_TRUE(integrity.ok()) << integrity.ToString();
-    ASSERT_EQ(scheduler_.pool().free_blocks(), naive_.free_blocks());
-    for (uint32_t p = 0; p < config_.kv_partitions; ++p) {
-      ASSERT_EQ(scheduler_.pool().free_blocks(p), naive_.free_blocks(p));
+    for (uint32_t team = 0; team < config_.teams; ++team) {
+      for (uint32_t p = 0; p < config_.kv_partitions; ++p) {
+        ASSERT_EQ(scheduler_.pool(team).free_blocks(p), naive_.pool(team).free_blocks(p));
+      }
     }
     ASSERT_EQ(scheduler_.running() + scheduler_.waiting(), lives_.size());
     ASSERT_EQ(naive_.sequences(), lives_.size());
@@ -102,6 +106,9 @@ class Simulation {
     facts.priority = static_cast<int32_t>(random_.Below(3));
     facts.arrival = static_cast<int64_t>(random_.Below(1000));
     facts.lookup = life.looks_up ? CacheLookup::kYes : CacheLookup::kNo;
+    if (config_.teams > 1 && random_.Below(4) == 0) {
+      facts.team = life.team = static_cast<int32_t>(random_.Below(config_.teams));
+    }
     std::vector<BlockHash> names;
     for (; (life.named + 1) * config_.block_size <= life.prompt; ++life.named) {
       names.push_back(Name(life, tag, life.named));
@@ -142,20 +149,30 @@ class Simulation {
   void ComparePlans(const Flight& f) {
     ASSERT_EQ(f.plan.entries.size(), f.step.entries.size());
     uint32_t tokens = 0;
+    std::vector<uint32_t> team_tokens(config_.teams);
+    std::vector<uint32_t> team_entries(config_.teams);
     for (size_t i = 0; i < f.plan.entries.size(); ++i) {
       const PlanEntry& e = f.plan.entries[i];
       tokens += e.tokens;
+      team_tokens[e.team] += e.tokens;
+      ++team_entries[e.team];
+      ++entries_[e.team];
+      const int32_t team = lives_.at(e.tag).team;
+      ASSERT_TRUE(team == kAnyTeam || static_cast<uint32_t>(team) == e.team);
       ASSERT_EQ(f.step.entries[i],
                 (NaiveScheduler::Entry{e.tag,
                                        e.first_position,
                                        e.tokens,
                                        e.samples,
+                                       e.team,
                                        {e.block_table.begin(), e.block_table.end()}}));
       for (size_t b = 0; b < e.block_table.size(); ++b) ExpectInItsPartition(b, e.block_table[b]);
     }
     ASSERT_EQ(tokens, f.plan.tokens);
-    ASSERT_LE(tokens, config_.max_num_batched_tokens);
-    ASSERT_LE(f.plan.entries.size(), config_.max_num_seqs);
+    for (uint32_t team = 0; team < config_.teams; ++team) {
+      ASSERT_LE(team_tokens[team], config_.max_num_batched_tokens);
+      ASSERT_LE(team_entries[team], config_.max_num_seqs);
+    }
     ASSERT_EQ(f.plan.admitted.size(), f.step.admitted.size());
     for (size_t i = 0; i < f.plan.admitted.size(); ++i) {
       const Admission& a = f.plan.admitted[i];
@@ -164,16 +181,20 @@ class Simulation {
       ASSERT_TRUE(a.cached_tokens == 0 || lives_.at(a.tag).looks_up);
       cached_ += a.cached_tokens;
     }
-    ASSERT_EQ(f.plan.preempted.size(), f.step.preempted.size());
-    for (size_t i = 0; i < f.plan.preempted.size(); ++i) {
-      const Preemption& p = f.plan.preempted[i];
-      ASSERT_EQ(f.step.preempted[i], std::pair(p.tag, p.computed_tokens));
+    // Of several teams, in any order.
+    std::vector<std::pair<uint64_t, uint32_t>> preempted;
+    for (const Preemption& p : f.plan.preempted) preempted.emplace_back(p.tag, p.computed_tokens);
+    auto expected = f.step.preempted;
+    if (config_.teams > 1) {
+      std::sort(preempted.begin(), preempted.end());
+      std::sort(expected.begin(), expected.end());
     }
+    ASSERT_EQ(expected, preempted);
   }
 
   // By the ids that a partition has, and the run that the block's positions lie in.
   void ExpectInItsPartition(size_t index, BlockId block) {
-    const uint32_t each = config_.num_blocks / config_.kv_partitions;
+    const uint32_t each = config_.num_blocks / config_.teams / config_.kv_partitions;
     const size_t run = index * config_.block_size / config_.run_positions;
     ASSERT_EQ(static_cast<uint32_t>(block) / each, run % config_.kv_partitions);
     runs_ = std::max(runs_, run + 1);
@@ -196,13 +217,14 @@ class Simulation {
   }
   uint64_t& At(const PlanEntry& e, uint32_t position) {
     const auto block = static_cast<size_t>(e.block_table[position / config_.block_size]);
-    return memory_[block * config_.block_size + position % config_.block_size];
+    const size_t pool = config_.num_blocks / config_.teams;
+    return memory_[(e.team * pool + block) * config_.block_size + position % config_.block_size];
   }
   // A block that is written is in nobody else's table, in this plan or in one in flight.
   void ExpectOnlyOwner(const Plan& now, const PlanEntry& writer, BlockId block) {
     const auto check = [&](const Plan& plan) {
       for (const PlanEntry& e : plan.entries) {
-        if (e.tag == writer.tag) continue;
+        if (e.tag == writer.tag || e.team != writer.team) continue;
         for (const BlockId b : e.block_table) ASSERT_NE(b, block) << "written while in use";
       }
     };
@@ -243,6 +265,7 @@ class Simulation {
   NaiveScheduler naive_;
   RngStream random_;
   std::vector<uint64_t> memory_;
+  std::vector<uint64_t> entries_;   // by team
   std::map<uint64_t, Life> lives_;  // by tag
   std::deque<Flight> flights_;
   uint64_t added_ = 0;
@@ -318,6 +341,27 @@ TEST(SchedulerModel, RandomLivesOverPartitionsAgreeAndEnd) {
     EXPECT_GT(preemptions, 100U) << partitions;
     EXPECT_GT(cached, 2000U) << partitions;
     EXPECT_GT(runs, 2 * partitions) << partitions;
+  }
+}
+
+TEST(SchedulerModel, RandomLivesOverTeamsAgreeAndEnd) {
+  for (uint32_t teams = 2; teams <= 3; ++teams) {
+    uint64_t preemptions = 0;
+    uint64_t cached = 0;
+    for (uint64_t seed = 0; seed < 40; ++seed) {
+      SCOPED_TRACE(std::to_string(teams) + " teams, seed " + std::to_string(seed));
+      SchedulerConfig config = Cut(1 + static_cast<uint32_t>(seed % 2), 1000 * teams + seed);
+      config.teams = teams;
+      config.num_blocks *= teams;
+      Simulation simulation(config, seed, 1 + seed % 3);
+      simulation.Run(1200);
+      if (HasFatalFailure()) return;
+      preemptions += simulation.preemptions();
+      cached += simulation.cached();
+      for (const uint64_t entries : simulation.entries()) EXPECT_GT(entries, 50U);
+    }
+    EXPECT_GT(preemptions, 100U);
+    EXPECT_GT(cached, 2000U);
   }
 }
 

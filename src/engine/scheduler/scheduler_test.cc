@@ -20,7 +20,7 @@ SchedulerConfig Config(uint32_t blocks) {
 
 struct Fixture {
   explicit Fixture(const SchedulerConfig& config) : scheduler(config) {
-    plan.Reserve(config.max_num_seqs);
+    plan.Reserve(config.teams * config.max_num_seqs);
   }
 
   SequenceHandle Add(uint64_t tag, uint32_t tokens, uint32_t limit, int32_t priority = 0) {
@@ -29,6 +29,16 @@ struct Fixture {
     facts.tokens = tokens;
     facts.limit = limit;
     facts.priority = priority;
+    return scheduler.Add(facts);
+  }
+  SequenceHandle AddNamed(uint64_t tag, const std::vector<BlockHash>& names, uint32_t tokens,
+                          int32_t team = kAnyTeam) {
+    SequenceFacts facts;
+    facts.tag = tag;
+    facts.tokens = tokens;
+    facts.limit = limits[tag] = tokens + 4;
+    facts.team = team;
+    facts.names = names;
     return scheduler.Add(facts);
   }
   // Schedules and commits; a sequence that reaches its limit ends.
@@ -399,6 +409,99 @@ TEST(Scheduler, AdmissionWantsBlocksInEachPartition) {
   while (f.ended.empty()) f.Step();
   f.Step();
   EXPECT_EQ(f.Admitted(), Tags{2});
+}
+
+SchedulerConfig Teams(uint32_t teams, uint32_t blocks_each) {
+  SchedulerConfig config = Config(teams * blocks_each);
+  config.teams = teams;
+  return config;
+}
+
+TEST(Scheduler, EachTeamHasABudgetPlacesAndBlocksOfItsOwn) {
+  SchedulerConfig config = Teams(2, 100);
+  config.max_num_seqs = 2;
+  Fixture f(config);
+  for (uint64_t tag = 1; tag <= 5; ++tag) f.Add(tag, 40, 60);
+  f.Step();
+  // A prompt is longer than a step's budget: one of each team.
+  EXPECT_EQ(f.Admitted(), (Tags{1, 2}));
+  EXPECT_EQ(f.plan.tokens, 64U);
+  EXPECT_EQ(f.Entry(1)->team, 0U);
+  EXPECT_EQ(f.Entry(2)->team, 1U);
+  EXPECT_EQ(f.Entry(1)->block_table[0], f.Entry(2)->block_table[0]) << "ids are a team's own";
+  for (int i = 0; i < 4; ++i) f.Step();
+  EXPECT_EQ(f.scheduler.running(), 4U);
+  EXPECT_EQ(f.scheduler.waiting(), 1U);
+  EXPECT_EQ(f.Entry(3)->team, 0U);
+  EXPECT_EQ(f.Entry(4)->team, 1U);
+  EXPECT_TRUE(f.scheduler.CheckIntegrity().ok());
+}
+
+TEST(Scheduler, ASequenceGoesWhereItsPrefixIsUnlessThatIsFull) {
+  SchedulerConfig config = Teams(2, 8);
+  config.max_num_batched_tokens = 64;
+  Fixture f(config);
+  std::vector<BlockHash> names;
+  for (uint64_t i = 0; i < 5; ++i) names.push_back({i, i});
+  f.AddNamed(1, {}, 6, 0);
+  f.AddNamed(2, names, 20, 1);
+  f.Step();
+  ASSERT_EQ(f.plan.entries.size(), 2U);
+  const SequenceHandle first = f.Entry(1)->sequence;
+  const SequenceHandle second = f.Entry(2)->sequence;
+  f.scheduler.Abort(first);
+  f.scheduler.Abort(second);
+  // Both teams are empty; the second has its prefix: 4 blocks, the last token comes again.
+  f.AddNamed(3, names, 20);
+  f.Step();
+  ASSERT_EQ(f.plan.admitted.size(), 1U);
+  EXPECT_EQ(f.plan.admitted[0].cached_tokens, 16U);
+  EXPECT_EQ(f.Entry(3)->team, 1U);
+  // As many blocks are used there as would be found.
+  f.AddNamed(4, names, 20);
+  f.Step();
+  EXPECT_EQ(f.Entry(4)->team, 0U);
+  EXPECT_EQ(f.plan.admitted[0].cached_tokens, 0U);
+}
+
+TEST(Scheduler, ASequenceWaitsForTheTeamItNamesAndDelaysNobodyElsewhere) {
+  SchedulerConfig config = Teams(2, 6);
+  config.max_bypasses = 1;
+  Fixture f(config);
+  f.AddNamed(1, {}, 4, 1);
+  f.AddNamed(2, {}, 16, 1);  // 4 blocks; 2 lie with the first, or will
+  f.AddNamed(3, {}, 4);
+  f.AddNamed(4, {}, 4, 1);
+  f.Step();
+  EXPECT_EQ(f.Admitted(), (Tags{1, 3, 4}));
+  EXPECT_EQ(f.Entry(3)->team, 0U);
+  EXPECT_EQ(f.Entry(4)->team, 1U);
+  // It was passed in its team: nobody passes it again there, but in the other.
+  f.AddNamed(5, {}, 1, 1);
+  f.AddNamed(6, {}, 1);
+  f.Step();
+  EXPECT_EQ(f.Admitted(), Tags{6});
+  EXPECT_EQ(f.Entry(6)->team, 0U);
+  f.scheduler.Abort(f.Entry(1)->sequence);
+  f.scheduler.Abort(f.Entry(4)->sequence);
+  f.Step();
+  EXPECT_EQ(f.Admitted(), (Tags{2, 5}));
+  EXPECT_EQ(f.Entry(2)->team, 1U);
+}
+
+TEST(Scheduler, PreemptionStaysWithinATeam) {
+  SchedulerConfig config = Teams(2, 4);
+  Fixture f(config);
+  f.AddNamed(1, {}, 6, 0);
+  f.AddNamed(2, {}, 3, 0);
+  f.AddNamed(3, {}, 6, 1);
+  f.Step();
+  ASSERT_EQ(f.plan.entries.size(), 3U);
+  while (f.plan.preempted.empty()) f.Step();
+  ASSERT_EQ(f.plan.preempted.size(), 1U);
+  EXPECT_EQ(f.plan.preempted[0].tag, 2U) << "the worst has a team of its own";
+  EXPECT_NE(f.Entry(1), nullptr);
+  EXPECT_NE(f.Entry(3), nullptr);
 }
 
 TEST(Scheduler, NothingToDoIsNotAPlan) {

@@ -60,6 +60,7 @@ class FakeBody final : public WorkerBody {
   Status Serve(EngineLinkServer* link) override {
     FakeExecutorOptions options;
     options.num_blocks = spec_.engine.num_blocks;
+    options.teams = spec_.engine.teams;
     options.kv_partitions = spec_.engine.kv_partitions;
     options.block_size = spec_.engine.block_size;
     options.before_forward = [this] { return Step(); };
