@@ -577,6 +577,25 @@ TEST(CheckSequence, SaysWhatDoesNotFitAPartition) {
                                           "--kv-cache-memory-bytes"));
 }
 
+// Data-parallel ranks are counted over replicas: with two teams, 3 is the second one of replica 1.
+TEST(EngineCore, ASequenceRunsInTheTeamItNames) {
+  EngineConfig config = Config();
+  config.teams = 2;
+  for (const int32_t rank : {0, 1, 2, 3}) {
+    Rig rig(config);
+    for (SequenceSpec& spec : Mixed()) {
+      spec.replica = rank;
+      rig.Add(std::move(spec));
+    }
+    ASSERT_TRUE(rig.core().Step(&rig.outputs()).ok());
+    const Scheduler& scheduler = rig.core().scheduler();
+    const auto team = static_cast<uint32_t>(rank) % 2;
+    EXPECT_LT(scheduler.pool(team).free_blocks(), scheduler.pool(team).num_blocks());
+    EXPECT_EQ(scheduler.pool(1 - team).free_blocks(), scheduler.pool(1 - team).num_blocks());
+    rig.Finish();
+  }
+}
+
 TEST(CheckSequence, SaysWhatDoesNotFitATeam) {
   EngineConfig config = Config();
   config.max_model_len = 4000;

@@ -188,7 +188,7 @@ Status CheckShares(const ModelShape& shape, const Split& split) {
 // Shares near the asked ones that leave no rank without a head; even ones if
 // that is not enough.
 std::vector<uint32_t> NearestShares(const ModelShape& shape, const Split& split) {
-  const std::vector<uint32_t> even(split.tp, 1);
+  std::vector<uint32_t> even(split.tp, 1);
   if (split.tp_shares.size() != split.tp) return even;
   std::vector<uint32_t> heads;
   for (const Range& range : ShareOut(shape.num_heads, split.tp_shares)) {

@@ -38,9 +38,8 @@ void TakeRoute(const std::byte* in, uint32_t top_k, uint32_t* chosen, float* gat
   }
   in += top_k * sizeof(uint16_t);
   std::memcpy(gates, in, top_k * sizeof(float));
-  int8_t small = 0;
-  std::memcpy(&small, in + top_k * sizeof(float), sizeof small);
-  *shift = static_cast<int32_t>(small);
+  const auto bits = std::to_integer<int32_t>(in[top_k * sizeof(float)]);
+  *shift = bits <= INT8_MAX ? bits : bits - (1 << 8);
 }
 
 // The fewest bytes that give the experts' ranks the input that they would prepare themselves.
