@@ -69,13 +69,15 @@ void AppendValue(const std::string& flag, const std::string& value,
   if (value.empty()) args->push_back(value);
 }
 
-Status AppendConfigEntry(const std::string& path, const std::string& key, const YAML::Node& value,
-                         std::vector<std::string>* args) {
+Status ReadConfigEntry(const std::string& path, const std::string& key, const YAML::Node& value,
+                       ConfigEntry* entry) {
   const std::string flag = "--" + key;
+  std::vector<std::string>* const args = &entry->args;
   if (value.IsSequence()) {
     for (const YAML::Node& item : value) {
       if (!item.IsScalar()) return ConfigError(path, item.Mark(), key + ": nested values");
       AppendValue(flag, item.Scalar(), args);
+      entry->items.push_back(item.Scalar());
     }
     return OkStatus();
   }
@@ -123,7 +125,7 @@ Status AppendConfig(const std::string& path, const YAML::Node& root,
     }
     if (!seen.insert(key).second) return ConfigError(path, mark, key + " is given twice");
     ConfigEntry read{.where = Place(path, entry.second.Mark()), .args = {}};
-    RETURN_IF_ERROR(AppendConfigEntry(path, key, entry.second, &read.args));
+    RETURN_IF_ERROR(ReadConfigEntry(path, key, entry.second, &read));
     entries->push_back(std::move(read));
   }
   return OkStatus();

@@ -32,6 +32,7 @@ Status CheckFlags(std::span<const std::string> args, std::span<const std::string
 struct ConfigEntry {
   std::string where;
   std::vector<std::string> args;
+  std::vector<std::string> items = {};  // of a list: its values
 };
 
 // A YAML mapping of long flag names (dashes or underscores) to values, in order. true and false

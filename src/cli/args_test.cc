@@ -195,6 +195,29 @@ TEST(OptionTable, AnErrorFoundLaterNamesThePlaceOfItsFlag) {
   EXPECT_TRUE(table.NamePlace(OkStatus()).ok());
 }
 
+TEST(OptionTable, AYamlListIsOneOfAFlagThatTakesMoreThanOneValue) {
+  const std::string path = testing::TempDir() + "/args_lists.yaml";
+  std::string shares;
+  std::string host;
+  const auto parse = [&](const std::string& text, std::vector<std::string> more = {}) {
+    std::ofstream(path) << text;
+    OptionTable table("serve", "Serve.");
+    table.CommaList("The cut", "--tp-shares", "shares", &shares);
+    table.Text("Server", "--host", "address", &host);
+    more.insert(more.end(), {"--config", path});
+    const auto parsed = table.Parse(more);
+    return parsed.ok() ? "" : parsed.status().message();
+  };
+  EXPECT_EQ(parse("tp_shares: [3, 1, 2]\n"), "");
+  EXPECT_EQ(shares, "3,1,2");
+  EXPECT_EQ(parse("tp-shares: 4,2\n"), "");
+  EXPECT_EQ(shares, "4,2");
+  EXPECT_EQ(parse("tp_shares: [3, 1]\n", {"--tp-shares", "1,1"}), "");
+  EXPECT_EQ(shares, "1,1");
+  EXPECT_EQ(parse("host: [a, b]\n"), path + ":1:7: --host takes one value, not a list");
+  EXPECT_THAT(parse("hots: [a, b]\n"), HasSubstr("unknown flag --hots"));
+}
+
 TEST(OptionTable, ReadsAYamlFileThatTheCommandLineOverrides) {
   const std::string path = testing::TempDir() + "/args_test.yaml";
   std::ofstream(path) << "host: 0.0.0.0\nport: 1\nenable_cache: false\napi-key: [x, y]\n";

@@ -89,7 +89,7 @@ Status ExpertLoadFile::Write(const ExpertTokens& tokens) const {
   if (fd.get() < 0) return CanNot("write", fresh, std::strerror(errno));
   const Status written = WriteAll(fd.get(), text);
   if (written.ok() && std::rename(fresh.c_str(), path_.c_str()) == 0) return OkStatus();
-  const Status why =
+  Status why =
       written.ok() ? CanNot("write", path_, std::strerror(errno)) : written.Annotate(fresh);
   ::unlink(fresh.c_str());
   return why;

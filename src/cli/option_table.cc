@@ -83,9 +83,16 @@ void OptionTable::Text(const std::string& section, const std::string& flag, cons
   app_->Row(section, flag, help, "TEXT", *value, [value](const std::string& t) { *value = t; });
 }
 
+void OptionTable::CommaList(const std::string& section, const std::string& flag,
+                            const std::string& help, std::string* value) {
+  comma_lists_.push_back(flag);
+  Text(section, flag, help, value);
+}
+
 void OptionTable::TextList(const std::string& section, const std::string& flag,
                            const std::string& help, std::vector<std::string>* value) {
   flags_.push_back(flag);
+  lists_.push_back(flag);
   app_->cli.add_option(flag, *value, help)
       ->group(section)
       ->type_name("TEXT ...")
@@ -205,12 +212,27 @@ Status OptionTable::ParseArgs(std::vector<std::string> args) {
   return OkStatus();
 }
 
+// The arguments of a YAML list: of a flag that takes one value they would silently be its last.
+Status OptionTable::TakeList(const std::vector<std::string>& items,
+                             std::vector<std::string>* args) const {
+  if (items.empty()) return OkStatus();
+  const std::string flag = args->front().substr(0, args->front().find('='));
+  const auto is_in = [&](const std::vector<std::string>& flags) {
+    return std::find(flags.begin(), flags.end(), flag) != flags.end();
+  };
+  if (is_in(lists_) || !is_in(flags_)) return OkStatus();
+  if (!is_in(comma_lists_)) return InvalidArgument(flag + " takes one value, not a list");
+  *args = {fmt::format("{}={}", flag, fmt::join(items, ","))};
+  return OkStatus();
+}
+
 // Each entry is parsed by itself first, so that what is wrong with it names its place; then all are
 // parsed with the command line, which overrides them.
 Status OptionTable::AppendConfigFile(const std::string& path, std::vector<std::string>* all) {
   ASSIGN_OR_RETURN(const std::vector<ConfigEntry> entries, ReadConfigFile(path));
   for (const ConfigEntry& entry : entries) {
-    const std::vector<std::string> args = NormaliseArgs(entry.args, aliases_);
+    std::vector<std::string> args = NormaliseArgs(entry.args, aliases_);
+    RETURN_IF_ERROR(TakeList(entry.items, &args).Annotate(entry.where));
     RETURN_IF_ERROR(ParseArgs(args).Annotate(entry.where));
     all->insert(all->end(), args.begin(), args.end());
     if (!args.empty()) places_[args[0].substr(0, args[0].find('='))] = entry.where;

@@ -37,6 +37,9 @@ class OptionTable {
   // May be given several times; the YAML file may hold a list.
   void TextList(const std::string& section, const std::string& flag, const std::string& help,
                 std::vector<std::string>* value);
+  // Values with commas between, as one text; the YAML file may hold a list.
+  void CommaList(const std::string& section, const std::string& flag, const std::string& help,
+                 std::string* value);
   // In any case of letters; the field gets the choice as it is spelled here.
   void OneOf(const std::string& section, const std::string& flag, const std::string& help,
              std::vector<std::string> choices, std::string* value);
@@ -69,12 +72,15 @@ class OptionTable {
   struct App;
   Status OpenSwitches(std::vector<std::string>* args) const;
   Status ParseArgs(std::vector<std::string> args);
+  Status TakeList(const std::vector<std::string>& items, std::vector<std::string>* args) const;
   Status AppendConfigFile(const std::string& path, std::vector<std::string>* all);
 
   std::string verb_;
   std::unique_ptr<App> app_;
   std::vector<std::string> flags_;     // every long spelling
   std::vector<std::string> switches_;  // their positive spellings
+  std::vector<std::string> lists_;
+  std::vector<std::string> comma_lists_;
   std::vector<FlagAlias> aliases_;
   std::map<std::string, std::string> places_;  // of flags that config files set, unless overridden
   std::string config_path_;

@@ -51,19 +51,26 @@ void SplitFlags::AddTo(OptionTable* table) {
   axis("--tensor-parallel-size", "Ranks that share heads, columns and vocabulary (-tp, --tp)", &tp,
        {"-tp", "--tp"});
   axis("--ep", "Ranks that share experts; regroups those of a stage", &ep, {});
-  axis("--cp", "Ranks that share the KV of a sequence, in runs of 512 positions, and long prefills",
+  axis("--cp",
+       "Ranks that share the KV of a sequence, in runs of 512 positions, and long prefills (-pcp)",
        &cp, {"--prefill-context-parallel-size", "-pcp"});
   axis("--decode-context-parallel-size", "Like --cp, over the tp ranks (-dcp)", &dcp, {"-dcp"});
   table->Switch(section, "--enable-expert-parallel",
+<<<<<<< HEAD
                 "Experts over all ranks of a stage; with -dp over all teams, which share requests "
                 "out and step together",
+=======
+                "Experts over all ranks of a stage; with -dp, of each replica's (-ep)",
+>>>>>>> attack
                 &enable_expert_parallel);
   table->Alias("-ep", "--enable-expert-parallel");
-  table->Text(section, "--tp-shares",
-              "Shares of the tp ranks, such as 3,1; auto: by the speed of their cores", &tp_shares);
-  table->Text(section, "--pp-layers",
-              "Layers of each stage, such as 10,20; auto: by the time a layer and the head take",
-              &pp_layers);
+  table->CommaList(section, "--tp-shares",
+                   "Shares of the tp ranks, such as 3,1; auto: by the speed of their cores",
+                   &tp_shares);
+  table->CommaList(
+      section, "--pp-layers",
+      "Layers of each stage, such as 10,20; auto: by the time a layer and the head take",
+      &pp_layers);
   table->Count(section, "--redundant-experts",
                "Copies of hot experts on other ep ranks, in each layer, beside the first", 0,
                kMaxRedundantExperts, &redundant_experts);

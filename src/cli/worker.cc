@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <functional>
@@ -30,7 +31,8 @@ class LoggingWorker final : public WorkerBody {
 }  // namespace
 
 int RunWorkerVerb() {
-  if (::isatty(WorkerFds().control) != 0 || ::lseek(WorkerFds().control, 0, SEEK_CUR) >= 0) {
+  struct stat info {};
+  if (::fstat(WorkerFds().control, &info) != 0 || !S_ISSOCK(info.st_mode)) {
     fmt::print(stderr,
                "cleave worker: serve starts this for each rank; run cleave serve -tp 2 …\n");
     return 2;

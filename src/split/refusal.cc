@@ -135,8 +135,9 @@ Status CheckPp(const ModelShape& shape, const Split& split) {
              {shape.num_layers, fmt::format("the model has {} layers", shape.num_layers)}));
   if (split.pp_layers.empty()) return OkStatus();
   if (split.pp_layers.size() != split.pp) {
-    return InvalidArgument(fmt::format("pp-layers has {} numbers; pp {} needs {}",
-                                       split.pp_layers.size(), split.pp, split.pp));
+    return InvalidArgument(fmt::format("pp-layers has {} number{}; pp {} needs {}",
+                                       split.pp_layers.size(),
+                                       split.pp_layers.size() == 1 ? "" : "s", split.pp, split.pp));
   }
   uint64_t sum = 0;
   for (uint32_t stage = 0; stage < split.pp; ++stage) {
@@ -163,8 +164,9 @@ Status CheckNoneEmpty(const std::vector<Range>& ranges, const Split& split, cons
 Status CheckShares(const ModelShape& shape, const Split& split) {
   if (split.tp_shares.empty()) return OkStatus();
   if (split.tp_shares.size() != split.tp) {
-    return InvalidArgument(fmt::format("tp-shares has {} numbers; tp {} needs {}",
-                                       split.tp_shares.size(), split.tp, split.tp));
+    return InvalidArgument(fmt::format("tp-shares has {} number{}; tp {} needs {}",
+                                       split.tp_shares.size(),
+                                       split.tp_shares.size() == 1 ? "" : "s", split.tp, split.tp));
   }
   const auto zero = std::find(split.tp_shares.begin(), split.tp_shares.end(), 0U);
   if (zero != split.tp_shares.end()) {
