@@ -56,12 +56,8 @@ void SplitFlags::AddTo(OptionTable* table) {
        &cp, {"--prefill-context-parallel-size", "-pcp"});
   axis("--decode-context-parallel-size", "Like --cp, over the tp ranks (-dcp)", &dcp, {"-dcp"});
   table->Switch(section, "--enable-expert-parallel",
-<<<<<<< HEAD
                 "Experts over all ranks of a stage; with -dp over all teams, which share requests "
-                "out and step together",
-=======
-                "Experts over all ranks of a stage; with -dp, of each replica's (-ep)",
->>>>>>> attack
+                "out and step together (-ep)",
                 &enable_expert_parallel);
   table->Alias("-ep", "--enable-expert-parallel");
   table->CommaList(section, "--tp-shares",

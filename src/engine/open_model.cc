@@ -79,8 +79,11 @@ std::string LayoutsThatFit(const ModelConfig& config, const ModelSettings& setti
       const uint32_t size = most + (above - most) / 2;
       tried.split.*axis = size;
       auto layout = MakeLayout(shape, tried.split, CostsByWork(shape));
-      if (layout.ok()) plan.layout = *std::move(layout);
-      const bool fits = layout.ok() && SizeRanks(config, tried, plan, host_bytes).ok();
+      bool fits = layout.ok();
+      if (fits) {
+        plan.layout = *std::move(layout);
+        fits = SizeRanks(config, tried, plan, host_bytes).ok();
+      }
       (fits ? most : above) = size;
     }
     if (most == 0) continue;
