@@ -202,7 +202,7 @@ TEST(OptionTable, AYamlListIsOneOfAFlagThatTakesMoreThanOneValue) {
   const auto parse = [&](const std::string& text, std::vector<std::string> more = {}) {
     std::ofstream(path) << text;
     OptionTable table("serve", "Serve.");
-    table.CommaList("The cut", "--tp-shares", "shares", &shares);
+    table.Text("The cut", "--tp-shares", "shares", &shares, OptionTable::Values::kWithCommas);
     table.Text("Server", "--host", "address", &host);
     more.insert(more.end(), {"--config", path});
     const auto parsed = table.Parse(more);

@@ -48,7 +48,8 @@ void BenchFlags::AddTo(OptionTable* table) {
   table->Count(measure, "--prompt-tokens", "Tokens of each prompt", 1, 1 << 20, &prompt_tokens);
   table->Count(measure, "--output-tokens", "Tokens of each request after its first", 1, 1 << 20,
                &output_tokens);
-  table->CommaList(measure, "--batch", "Requests at once: a list", &batch);
+  table->Text(measure, "--batch", "Requests at once: a list", &batch,
+              OptionTable::Values::kWithCommas);
   table->Count(measure, "--repeats", "Runs of which medians are shown", 1, 1000, &repeats);
   table->Text(measure, "--against",
               "A second layout: flags of the cut and --threads; measured in turn with the first",

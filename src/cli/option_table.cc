@@ -78,15 +78,10 @@ void OptionTable::Positional(const std::string& name, const std::string& help, s
 }
 
 void OptionTable::Text(const std::string& section, const std::string& flag, const std::string& help,
-                       std::string* value) {
+                       std::string* value, Values values) {
   flags_.push_back(flag);
+  if (values == Values::kWithCommas) comma_lists_.push_back(flag);
   app_->Row(section, flag, help, "TEXT", *value, [value](const std::string& t) { *value = t; });
-}
-
-void OptionTable::CommaList(const std::string& section, const std::string& flag,
-                            const std::string& help, std::string* value) {
-  comma_lists_.push_back(flag);
-  Text(section, flag, help, value);
 }
 
 void OptionTable::TextList(const std::string& section, const std::string& flag,

@@ -32,14 +32,13 @@ class OptionTable {
   ~OptionTable();
 
   void Positional(const std::string& name, const std::string& help, std::string* value);
+  // kWithCommas: several values as one text; the YAML file may hold a list.
+  enum class Values { kOne, kWithCommas };
   void Text(const std::string& section, const std::string& flag, const std::string& help,
-            std::string* value);
+            std::string* value, Values values = Values::kOne);
   // May be given several times; the YAML file may hold a list.
   void TextList(const std::string& section, const std::string& flag, const std::string& help,
                 std::vector<std::string>* value);
-  // Values with commas between, as one text; the YAML file may hold a list.
-  void CommaList(const std::string& section, const std::string& flag, const std::string& help,
-                 std::string* value);
   // In any case of letters; the field gets the choice as it is spelled here.
   void OneOf(const std::string& section, const std::string& flag, const std::string& help,
              std::vector<std::string> choices, std::string* value);

@@ -60,13 +60,12 @@ void SplitFlags::AddTo(OptionTable* table) {
                 "out and step together (-ep)",
                 &enable_expert_parallel);
   table->Alias("-ep", "--enable-expert-parallel");
-  table->CommaList(section, "--tp-shares",
-                   "Shares of the tp ranks, such as 3,1; auto: by the speed of their cores",
-                   &tp_shares);
-  table->CommaList(
-      section, "--pp-layers",
-      "Layers of each stage, such as 10,20; auto: by the time a layer and the head take",
-      &pp_layers);
+  table->Text(section, "--tp-shares",
+              "Shares of the tp ranks, such as 3,1; auto: by the speed of their cores", &tp_shares,
+              OptionTable::Values::kWithCommas);
+  table->Text(section, "--pp-layers",
+              "Layers of each stage, such as 10,20; auto: by the time a layer and the head take",
+              &pp_layers, OptionTable::Values::kWithCommas);
   table->Count(section, "--redundant-experts",
                "Copies of hot experts on other ep ranks, in each layer, beside the first", 0,
                kMaxRedundantExperts, &redundant_experts);
