@@ -175,7 +175,7 @@ def check_restart(binary, model):
         wait_until(serves_again, 30, "replica 0 to serve again")
         after = settled(server)
         check_exact(after)
-        # Nothing counted is lost. What is new may be other operations: crossovers are measured anew.
+        # Nothing counted is lost; crossovers are measured anew, so that other operations may come.
         for old, new in zip(before["ranks"], after["ranks"]):
             was, now = by_op(old["axes"]), by_op(new["axes"])
             for key, op in was.items():
