@@ -1,6 +1,7 @@
 // Mixtures of experts in every way that files hold them: a tensor for each matrix, one for all
 // experts' matrices of a kind, one for all gates and ups.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,10 +44,9 @@ GgufWriter Mixture(Stored stored, const std::string& arch = "llama",
   for (const std::string at : {"blk.0.", "blk.1."}) {
     add(at + "ffn_gate_inp.weight", {8, kExperts});
     for (uint32_t e = 0; stored == Stored::kEach && e < kExperts; ++e) {
-      const std::string tail = "." + std::to_string(e) + ".weight";
-      add(at + "ffn_gate" + tail, {8, 6});
-      add(at + "ffn_up" + tail, {8, 6});
-      add(at + "ffn_down" + tail, {6, 8});
+      add(fmt::format("{}ffn_gate.{}.weight", at, e), {8, 6});
+      add(fmt::format("{}ffn_up.{}.weight", at, e), {8, 6});
+      add(fmt::format("{}ffn_down.{}.weight", at, e), {6, 8});
     }
     if (stored == Stored::kEach) continue;
     add(at + "ffn_down_exps.weight", {6, 8, kExperts});
