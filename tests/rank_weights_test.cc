@@ -84,6 +84,26 @@ TEST(RankSizes, TooManyRanksForTheMemoryAreToldHowManyFit) {
   EXPECT_THAT(small.status().message(), Not(HasSubstr("layouts that fit")));
 }
 
+// Teams share one copy of the experts, whose ranks become fewer with them.
+TEST(RankSizes, TooManyTeamsAreToldHowManyFit) {
+  auto checkpoint = OpenCheckpoint(std::string(CLEAVE_TINY) + "/qwen3_moe");
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().ToString();
+  ModelSettings settings;
+  settings.split = {.teams = 4, .ep = 4};
+  settings.memory_utilization = 0.5;
+  auto refused = PlanModel(**checkpoint, settings);
+  for (; refused.ok(); refused = PlanModel(**checkpoint, settings)) {
+    settings.memory_utilization *= 0.8;
+  }
+  const std::string message = refused.status().message();
+  const std::string before = "layouts that fit: teams=";
+  ASSERT_THAT(message, HasSubstr(before));
+  const auto fit =
+      static_cast<uint32_t>(std::stoul(message.substr(message.find(before) + before.size())));
+  settings.split = {.teams = fit, .ep = fit};
+  EXPECT_TRUE(PlanModel(**checkpoint, settings).ok()) << message;
+}
+
 INSTANTIATE_TEST_SUITE_P(Cuts, RankWeights,
                          testing::Values(Case{"llama3", {}}, Case{"llama3", {.cp = 3}},
                                          Case{"llama3", {.pp = 2, .tp = 2, .cp = 2}},

@@ -69,8 +69,11 @@ Result<Sizing> SizeRanks(const ModelConfig& config, const ModelSettings& setting
 std::string LayoutsThatFit(const ModelConfig& config, const ModelSettings& settings, ModelPlan plan,
                            uint64_t host_bytes) {
   const ModelShape shape = ShapeOf(config);
+  const auto ranks = [](const Split& split) { return split.teams * split.tp * split.cp; };
+  const bool ep_is_all = settings.split.ep == ranks(settings.split);
   std::vector<std::string> fit;
-  for (uint32_t Split::*const axis : {&Split::dp, &Split::pp, &Split::tp, &Split::cp}) {
+  for (uint32_t Split::*const axis :
+       {&Split::dp, &Split::pp, &Split::teams, &Split::tp, &Split::cp}) {
     ModelSettings tried = settings;
     if (axis == &Split::pp) tried.split.pp_layers.clear();
     if (axis == &Split::tp) tried.split.tp_shares.clear();
@@ -78,6 +81,7 @@ std::string LayoutsThatFit(const ModelConfig& config, const ModelSettings& setti
     for (uint32_t above = settings.split.*axis; above - most > 1;) {
       const uint32_t size = most + (above - most) / 2;
       tried.split.*axis = size;
+      if (ep_is_all) tried.split.ep = ranks(tried.split);
       auto layout = MakeLayout(shape, tried.split, CostsByWork(shape));
       bool fits = layout.ok();
       if (fits) {
@@ -88,6 +92,7 @@ std::string LayoutsThatFit(const ModelConfig& config, const ModelSettings& setti
     }
     if (most == 0) continue;
     tried.split.*axis = most;
+    if (ep_is_all) tried.split.ep = ranks(tried.split);
     fit.push_back(Brief(tried.split));
   }
   return fit.empty() ? "" : fmt::format("; layouts that fit: {}", fmt::join(fit, ", "));
