@@ -161,7 +161,8 @@ struct Int8Format {
     __m256i dot[kRows];
 #pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
-      const int32_t start = kFirst == 0 ? t.start[r][block] : t.start_high[r][block];
+      const int32_t start =
+          kFirst == 0 ? t.start[block * kRows + r] : t.start_high[block * kRows + r];
       const bool shifted = kLayout.zero != 0 && kBits != 8;
       dot[r] = shifted ? _mm256_set1_epi32(start) : _mm256_setzero_si256();
     }
@@ -169,7 +170,7 @@ struct Int8Format {
     AddQuads<kRows, kHalf, kFirst, kLast>(acts, t.act_stride, record, dot);
 #pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
-      const __m256 product = _mm256_mul_ps(scale, _mm256_set1_ps(t.scale[r][block]));
+      const __m256 product = _mm256_mul_ps(scale, _mm256_set1_ps(t.scale[block * kRows + r]));
       c->f[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[r]), product, c->f[r]);
     }
   }
@@ -189,7 +190,7 @@ struct Int8Format {
     const __m256 min = LoadLanes<kLayout, kHalf>(record, kLayout.min_at);
 #pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
-      c->f[r] = _mm256_fmadd_ps(min, _mm256_set1_ps(t.scaled_sum[r][block]), c->f[r]);
+      c->f[r] = _mm256_fmadd_ps(min, _mm256_set1_ps(t.scaled_sum[block * kRows + r]), c->f[r]);
     }
   }
 };

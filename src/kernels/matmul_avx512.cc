@@ -49,7 +49,8 @@ struct Int8Format {
     __m512i dot[kRows];
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
-      const int32_t start = kFirst == 0 ? t.start[r][block] : t.start_high[r][block];
+      const int32_t start =
+          kFirst == 0 ? t.start[block * kRows + r] : t.start_high[block * kRows + r];
       dot[r] = kLayout.zero != 0 ? _mm512_set1_epi32(start) : _mm512_setzero_si512();
     }
     const int8_t* acts = static_cast<const int8_t*>(t.acts) + size_t{32} * block;
@@ -64,7 +65,7 @@ struct Int8Format {
     }
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
-      const __m512 product = _mm512_mul_ps(scale, _mm512_set1_ps(t.scale[r][block]));
+      const __m512 product = _mm512_mul_ps(scale, _mm512_set1_ps(t.scale[block * kRows + r]));
       c->f[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r]), product, c->f[r]);
     }
   }
@@ -83,7 +84,7 @@ struct Int8Format {
     const __m512 min = LoadLanes<kLayout>(record, kLayout.min_at);
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
-      c->f[r] = _mm512_fmadd_ps(min, _mm512_set1_ps(t.scaled_sum[r][block]), c->f[r]);
+      c->f[r] = _mm512_fmadd_ps(min, _mm512_set1_ps(t.scaled_sum[block * kRows + r]), c->f[r]);
     }
   }
 };

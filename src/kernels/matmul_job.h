@@ -12,6 +12,9 @@
 
 namespace cleave {
 
+// Of a matrix' slice: 196,608 columns. Tables of the kernels have room for pairs of rows as long.
+inline constexpr uint32_t kMaxBlocks = 6144;
+
 struct MatmulJob {
   // Weights: records [group][block].
   DType dtype = DType::kF32;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <span>
 #include <tuple>
@@ -201,6 +202,29 @@ TEST_P(EveryIsa, PreparedInt8FollowsTheRule) {
   EXPECT_EQ(acts.scale()[5], 1.0F);
   EXPECT_EQ(acts.sum()[5], 11 * 2 - 127);
   for (int i = 172; i < 192; ++i) EXPECT_EQ(acts.q()[i], 0);
+}
+
+// Instruction sets take many blocks at once, and those that are left one by one.
+TEST_P(EveryIsa, PreparedInt8IsTheScalarOneForEveryNumberOfBlocks) {
+  constexpr uint32_t kMost = 37;
+  for (uint32_t count = 1; count <= kMost; ++count) {
+    for (uint32_t odd = 0; odd <= 4; ++odd) {  // 0: all are plain; else what one of them holds
+      std::vector<float> x = MakeActivations(1, 32 * count, 70 + count);
+      const float special[] = {0.0F, 0x1p-102F, -std::numeric_limits<float>::quiet_NaN(),
+                               std::numeric_limits<float>::infinity(), 0x1p-100F};
+      const size_t at = size_t{32} * (count * 7 / 11);
+      if (odd > 0) std::fill_n(x.begin() + static_cast<ptrdiff_t>(at), 32, special[odd]);
+      const KPlan plan = ColumnPlan(32 * count);
+      ActBuffer own(1, count);
+      ActBuffer truth(1, count);
+      PrepareActs(GetParam(), ActKind::kInt8, plan, x.data(), x.size(), 0, 1, &own);
+      PrepareActs(Isa::kScalar, ActKind::kInt8, plan, x.data(), x.size(), 0, 1, &truth);
+      EXPECT_EQ(0, std::memcmp(own.q(), truth.q(), size_t{32} * count)) << count << " " << odd;
+      EXPECT_EQ(0, std::memcmp(own.scale(), truth.scale(), 4 * count)) << count << " " << odd;
+      EXPECT_EQ(0, std::memcmp(own.sum(), truth.sum(), 4 * count)) << count << " " << odd;
+      EXPECT_EQ(0, std::memcmp(own.half_sum(), truth.half_sum(), 4 * count)) << count;
+    }
+  }
 }
 
 TEST_P(EveryIsa, BlocksThatAreNotFiniteMakeTheirOutputsNaN) {

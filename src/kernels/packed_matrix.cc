@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "kernels/matmul_job.h"
 #include "kernels/record.h"
 #include "kernels/weight_block.h"
 
@@ -87,6 +88,11 @@ Result<PackedMatrix> PackedMatrix::Allocate(const TensorView& source, uint32_t r
     return InvalidArgument(fmt::format("{} weight matrix has {} columns, not a multiple of {}",
                                        NameOf(source.dtype), source.cols(),
                                        InfoOf(source.dtype).block_elements));
+  }
+  if (plan.blocks.size() > kMaxBlocks) {
+    return InvalidArgument(
+        fmt::format("weight matrix has {} columns in one rank, {} are the most; cut it by tp",
+                    reach, 32 * kMaxBlocks));
   }
   PackedMatrix m;
   m.dtype_ = source.dtype;

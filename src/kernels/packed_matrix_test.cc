@@ -7,6 +7,7 @@
 #include <limits>
 #include <thread>
 
+#include "kernels/matmul_job.h"
 #include "kernels/weight_fixture.h"
 
 namespace cleave {
@@ -112,10 +113,13 @@ TEST(PackedMatrixTest, RaggedQuantisedRowsAreRefused) {
 TEST(PackedMatrixTest, MemoryThatCannotBeHadIsAnError) {
   const uint32_t cols = 1U << 30;
   const TensorView view{.data = nullptr, .dtype = DType::kF32, .shape = {1U << 31, cols}};
-  KPlan plan = ColumnPlan(1U << 20);
-  Result<PackedMatrix> m = PackedMatrix::Allocate(view, 1U << 31, std::move(plan));
+  const auto m = PackedMatrix::Allocate(view, 1U << 31, ColumnPlan(32 * kMaxBlocks));
   ASSERT_FALSE(m.ok());
   EXPECT_EQ(m.status().code(), StatusCode::kResourceExhausted);
+  const auto wide = PackedMatrix::Allocate(view, 16, ColumnPlan(32 * kMaxBlocks + 32));
+  ASSERT_FALSE(wide.ok());
+  EXPECT_EQ(wide.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(wide.status().message(), testing::HasSubstr("196608 are the most"));
 }
 
 TEST(PackedMatrixTest, KindsOfActivations) {

@@ -12,24 +12,38 @@ namespace cleave {
 namespace {  // NOLINT(google-build-namespaces): see above
 
 constexpr uint32_t kLanes = 16;
-constexpr uint32_t kChunkBlocks = 64;
 constexpr uint32_t kMaxTileRows = 12;
 // bf16 activations as fp32, so that they too are fetched by broadcast: few blocks at a time.
 constexpr uint32_t kChunkBlocksBf16 = 8;
 
+// Rows that pass every group before the next ones do. What depends on their (row, block) only is
+// computed once, not once a group; a tile's cells lie together, [block][row of the tile].
+constexpr uint32_t kMaxPanelRows = 768;
+constexpr uint32_t kPanelCells = 2 * kMaxBlocks;  // on the stack: four tables of 48 KiB
+struct Panel {
+  uint32_t begin;  // of the job's rows
+  uint32_t end;
+  // int8 only.
+  alignas(64) float scale[kPanelCells];         // da · power
+  alignas(64) float scaled_sum[kPanelCells];    // scale · Σq
+  alignas(64) int32_t start[kPanelCells];       // -zero · Σq (of the first half)
+  alignas(64) int32_t start_high[kPanelCells];  // -zero · Σq of the second half
+  float power[kMaxPanelRows];                   // gate · 2^shift; 1 when column-parallel
+};
+
 struct Tile {
-  // By (row, block of the chunk); int8 only.
-  alignas(64) float scale[kMaxTileRows][kChunkBlocks];         // da · power
-  alignas(64) float scaled_sum[kMaxTileRows][kChunkBlocks];    // scale · Σq
-  alignas(64) int32_t start[kMaxTileRows][kChunkBlocks];       // -zero · Σq (of the first half)
-  alignas(64) int32_t start_high[kMaxTileRows][kChunkBlocks];  // -zero · Σq of the second half
+  // Of the tile, from the chunk's first block on: cells of the panel's tables.
+  const float* scale;
+  const float* scaled_sum;
+  const int32_t* start;
+  const int32_t* start_high;
+  const float* power;  // [row]
   // By (row, element of the chunk), the bits of an fp32; bf16 by fma only.
   alignas(64) uint32_t expanded[kMaxTileRows][kChunkBlocksBf16 * 32];
   // By (row, output): chains, kept here between chunks, and sums of closed groups.
   alignas(64) float f[kMaxTileRows][kLanes];
   alignas(64) int32_t narrow[kMaxTileRows][kLanes];
   alignas(64) int64_t wide[kMaxTileRows][kLanes];
-  alignas(64) float power[kMaxTileRows];  // gate · 2^shift; 1 when column-parallel
 
   // The chunk.
   const std::byte* records;
@@ -57,29 +71,30 @@ inline float PowerOf(int32_t shift) {
   return v;
 }
 
-inline void FillTables(const MatmulJob& job, const RecordLayout& layout, uint32_t row,
-                       uint32_t rows, Tile* tile) {
+// The cells of a tile of `rows` rows from the job's row `row` on, into cells [at, …) of the tables.
+inline void FillCells(const MatmulJob& job, const RecordLayout& layout, uint32_t row, uint32_t rows,
+                      size_t at, Panel* panel) {
   const int32_t zero = -static_cast<int32_t>(layout.zero);
-  const uint32_t blocks = tile->blocks;
   for (uint32_t r = 0; r < rows; ++r) {
-    const size_t at = static_cast<size_t>(row + r) * job.act_stride + tile->first_block;
-    const float* scale = job.scale + at;
-    const int32_t* sum = job.sum + at;
-    const int32_t* half = job.half_sum + at;
-    const float power = tile->power[r];
-    for (uint32_t b = 0; b < blocks; ++b) tile->scale[r][b] = scale[b] * power;
+    const size_t from = static_cast<size_t>(row + r) * job.act_stride;
+    const float* scale = job.scale + from;
+    const int32_t* sum = job.sum + from;
+    const int32_t* half = job.half_sum + from;
+    const float power = panel->power[row + r - panel->begin];
+    for (size_t b = 0; b < job.blocks; ++b) panel->scale[at + b * rows + r] = scale[b] * power;
     if (layout.has_min) {
-      for (uint32_t b = 0; b < blocks; ++b) {
-        tile->scaled_sum[r][b] = tile->scale[r][b] * static_cast<float>(sum[b]);
+      for (size_t b = 0; b < job.blocks; ++b) {
+        const size_t cell = at + b * rows + r;
+        panel->scaled_sum[cell] = panel->scale[cell] * static_cast<float>(sum[b]);
       }
     }
     if (layout.zero == 0) continue;
     if (layout.scales == 1) {
-      for (uint32_t b = 0; b < blocks; ++b) tile->start[r][b] = zero * sum[b];
+      for (size_t b = 0; b < job.blocks; ++b) panel->start[at + b * rows + r] = zero * sum[b];
     } else {
-      for (uint32_t b = 0; b < blocks; ++b) {
-        tile->start[r][b] = zero * half[b];
-        tile->start_high[r][b] = zero * (sum[b] - half[b]);
+      for (size_t b = 0; b < job.blocks; ++b) {
+        panel->start[at + b * rows + r] = zero * half[b];
+        panel->start_high[at + b * rows + r] = zero * (sum[b] - half[b]);
       }
     }
   }
@@ -94,51 +109,83 @@ inline size_t OutRow(const MatmulJob& job, uint32_t r) {
   return job.token == nullptr ? r : job.token[r];
 }
 
+// The lanes of row r of the tile, and of its second term if it has one, as int64.
+inline void TotalsOf(const MatmulJob& job, const Tile& tile, uint32_t r, int64_t* total) {
+  const uint32_t second = r + job.terms - 1;
+  if (tile.any_wide) {
+    for (uint32_t i = 0; i < kLanes; ++i) total[i] = tile.wide[r][i];
+    if (second == r) return;
+    for (uint32_t i = 0; i < kLanes; ++i) total[i] = WrappedSum(total[i], tile.wide[second][i]);
+    return;
+  }
+  for (uint32_t i = 0; i < kLanes; ++i) total[i] = tile.narrow[r][i];
+  if (second == r) return;
+  for (uint32_t i = 0; i < kLanes; ++i) total[i] += tile.narrow[second][i];
+}
+
+// Sixteen results, or those of the last group's that are outputs.
+template <typename T>
+inline void CopyLanes(const T* from, uint32_t lanes, T* to) {
+  if (lanes == kLanes) {
+    __builtin_memcpy(to, from, kLanes * sizeof(T));
+  } else {
+    for (uint32_t i = 0; i < lanes; ++i) to[i] = from[i];
+  }
+}
+
 inline void StoreTile(const MatmulJob& job, uint32_t group, uint32_t row, uint32_t rows,
-                      const Tile& tile) {
+                      Tile* tile) {
   const uint32_t left = job.outputs - group * kLanes;
   const uint32_t lanes = left < kLanes ? left : kLanes;
   // Of two terms tiles have an even number of rows; a pair is one row of the result.
   for (uint32_t r = 0; r < rows; r += job.terms) {
-    const uint32_t second = r + job.terms - 1;
     const size_t out = OutRow(job, (row + r) / job.terms);
     if (job.totals == nullptr) {
-      float* y = job.y + out * job.y_stride + group * kLanes;
-      for (uint32_t i = 0; i < lanes; ++i) {
-        y[i] = second == r ? tile.f[r][i] : tile.f[r][i] + tile.f[second][i];
+      float* f = tile->f[r];
+      if (job.terms == 2) {
+        for (uint32_t i = 0; i < kLanes; ++i) f[i] += tile->f[r + 1][i];
       }
+      CopyLanes(f, lanes, job.y + out * job.y_stride + group * kLanes);
       continue;
     }
-    int64_t* totals = job.totals + out * job.totals_stride + group * kLanes;
-    for (uint32_t i = 0; i < lanes; ++i) {
-      const int64_t first = tile.any_wide ? tile.wide[r][i] : tile.narrow[r][i];
-      const int64_t more = tile.any_wide ? tile.wide[second][i] : tile.narrow[second][i];
-      const int64_t total = second == r ? first : WrappedSum(first, more);
-      totals[i] = job.token == nullptr ? total : WrappedSum(totals[i], total);
+    alignas(64) int64_t total[kLanes];
+    TotalsOf(job, *tile, r, total);
+    int64_t* to = job.totals + out * job.totals_stride + group * kLanes;
+    if (job.token == nullptr) {
+      CopyLanes(total, lanes, to);
+    } else {
+      for (uint32_t i = 0; i < lanes; ++i) to[i] = WrappedSum(to[i], total[i]);
+    }
+  }
+}
+
+// The lines that StoreTile will write come while the tile is computed.
+inline void FetchResults(const MatmulJob& job, uint32_t group, uint32_t row, uint32_t rows) {
+  for (uint32_t r = 0; r < rows; r += job.terms) {
+    const size_t out = OutRow(job, (row + r) / job.terms);
+    if (job.totals == nullptr) {
+      __builtin_prefetch(job.y + out * job.y_stride + group * kLanes, 1);
+    } else {
+      const int64_t* to = job.totals + out * job.totals_stride + group * kLanes;
+      __builtin_prefetch(to, 1);
+      __builtin_prefetch(to + kLanes / 2, 1);
     }
   }
 }
 
 inline void StartTile(const MatmulJob& job, uint32_t row, uint32_t rows, Tile* tile) {
-  tile->any_wide = false;
   for (uint32_t r = 0; r < rows; ++r) {
     for (uint32_t i = 0; i < kLanes; ++i) tile->f[r][i] = 0;
-    tile->power[r] = 1.0F;
-    if (job.totals == nullptr) continue;
-    const uint32_t out = (row + r) / job.terms;
-    tile->power[r] = PowerOf(job.shift[OutRow(job, out)]);
-    if (job.gate != nullptr) tile->power[r] *= job.gate[out];
-    if (job.wide[out] != 0) tile->any_wide = true;
   }
+  tile->any_wide = false;
   if (job.totals == nullptr) return;
+  for (uint32_t r = 0; r < rows; r += job.terms) {
+    tile->any_wide = tile->any_wide || job.wide[(row + r) / job.terms] != 0;
+  }
   for (uint32_t r = 0; r < rows; ++r) {
-    for (uint32_t i = 0; i < kLanes; ++i) {
-      if (tile->any_wide) {
-        tile->wide[r][i] = 0;
-      } else {
-        tile->narrow[r][i] = 0;
-      }
-    }
+    for (uint32_t i = 0; i < kLanes; ++i) tile->narrow[r][i] = 0;
+    if (!tile->any_wide) continue;
+    for (uint32_t i = 0; i < kLanes; ++i) tile->wide[r][i] = 0;
   }
 }
 

@@ -31,43 +31,14 @@ enum class Tables {
 struct TileShape {
   RecordLayout layout;
   Tables tables;
-  size_t act_bytes;  // of an element
-  uint32_t chunk_blocks;
+  size_t act_bytes;       // of an element
+  uint32_t chunk_blocks;  // at most at a time
 };
 
 constexpr TileShape ShapeOf(const RecordLayout& layout, Tables tables) {
   const size_t act_bytes = layout.scales > 0 ? 1 : layout.pairs ? 2 : 4;
-  const uint32_t chunk = tables == Tables::kExpandedBf16 ? kChunkBlocksBf16 : kChunkBlocks;
+  const uint32_t chunk = tables == Tables::kExpandedBf16 ? kChunkBlocksBf16 : UINT32_MAX;
   return {layout, tables, act_bytes, chunk};
-}
-
-inline void RunTile(const MatmulJob& job, const TileShape& shape, uint32_t group, uint32_t row,
-                    uint32_t rows, TileKernel kernel, bool fetches, Tile* tile) {
-  const std::byte* stream =
-      job.records + static_cast<size_t>(group) * job.blocks * shape.layout.bytes;
-  StartTile(job, row, rows, tile);
-  tile->fetches = fetches;
-  tile->act_stride = static_cast<size_t>(job.act_stride) * 32;
-  const std::byte* acts =
-      static_cast<const std::byte*>(job.acts) + row * tile->act_stride * shape.act_bytes;
-  uint32_t sum_group = 0;
-  for (uint32_t first = 0; first < job.blocks; first += shape.chunk_blocks) {
-    const uint32_t left = job.blocks - first;
-    tile->first_block = first;
-    tile->blocks = left < shape.chunk_blocks ? left : shape.chunk_blocks;
-    tile->records = stream + static_cast<size_t>(first) * shape.layout.bytes;
-    tile->acts = acts + static_cast<size_t>(first) * 32 * shape.act_bytes;
-    tile->ends = job.sum_groups + sum_group;
-    tile->end_count = 0;
-    while (sum_group < job.sum_group_count && job.sum_groups[sum_group] <= first + tile->blocks) {
-      ++tile->end_count;
-      ++sum_group;
-    }
-    if (shape.tables == Tables::kInt8) FillTables(job, shape.layout, row, rows, tile);
-    if (shape.tables == Tables::kExpandedBf16) ExpandBf16(rows, tile);
-    kernel(tile);
-  }
-  StoreTile(job, group, row, rows, *tile);
 }
 
 // Table: a kernel for each number of rows it has one for, 1 and 2 always; null elsewhere. Of odd
@@ -82,20 +53,97 @@ inline uint32_t TileRows(const KernelTable& table, uint32_t left) {
   return rows;
 }
 
-inline void RunJob(const MatmulJob& job, const TileShape& shape, const KernelTable& table) {
-  Tile tile;
-  const size_t row_bytes = static_cast<size_t>(job.act_stride) * 32 * shape.act_bytes;
-  const size_t fit = kPanelBytes / row_bytes / kMaxTileRows * kMaxTileRows;
-  const auto panel = static_cast<uint32_t>(fit < kMinPanelRows ? kMinPanelRows : fit);
-  for (uint32_t begin = 0; begin < job.rows; begin += panel) {
-    const uint32_t end = job.rows - begin < panel ? job.rows : begin + panel;
-    for (uint32_t group = job.group_begin; group < job.group_end; ++group) {
-      for (uint32_t row = begin; row < end;) {
-        const uint32_t rows = TileRows(table, end - row);
-        RunTile(job, shape, group, row, rows, table.by_rows[rows], row == begin, &tile);
-        row += rows;
-      }
+inline void RunTile(const MatmulJob& job, const TileShape& shape, uint32_t group, uint32_t row,
+                    uint32_t rows, TileKernel kernel, Tile* tile) {
+  const std::byte* stream =
+      job.records + static_cast<size_t>(group) * job.blocks * shape.layout.bytes;
+  StartTile(job, row, rows, tile);
+  FetchResults(job, group, row, rows);
+  const std::byte* acts =
+      static_cast<const std::byte*>(job.acts) + row * tile->act_stride * shape.act_bytes;
+  uint32_t sum_group = 0;
+  for (uint32_t first = 0; first < job.blocks;) {
+    const uint32_t left = job.blocks - first;
+    tile->first_block = first;
+    tile->blocks = left < shape.chunk_blocks ? left : shape.chunk_blocks;
+    tile->records = stream + static_cast<size_t>(first) * shape.layout.bytes;
+    tile->acts = acts + static_cast<size_t>(first) * 32 * shape.act_bytes;
+    tile->ends = job.sum_groups + sum_group;
+    tile->end_count = 0;
+    while (sum_group < job.sum_group_count && job.sum_groups[sum_group] <= first + tile->blocks) {
+      ++tile->end_count;
+      ++sum_group;
     }
+    if (shape.tables == Tables::kExpandedBf16) ExpandBf16(rows, tile);
+    kernel(tile);
+    first += tile->blocks;
+  }
+  StoreTile(job, group, row, rows, tile);
+}
+
+// How many rows a panel has: their activations stay in the second cache while every group passes,
+// their cells fit the tables.
+inline uint32_t PanelRows(const MatmulJob& job, const TileShape& shape) {
+  const size_t row_bytes = static_cast<size_t>(job.act_stride) * 32 * shape.act_bytes;
+  size_t rows = kMaxPanelRows;
+  if (rows * row_bytes > kPanelBytes) rows = kPanelBytes / row_bytes;
+  if (rows < kMinPanelRows) rows = kMinPanelRows;
+  if (shape.tables == Tables::kInt8 && rows * job.blocks > kPanelCells) {
+    rows = kPanelCells / job.blocks;
+  }
+  // Pairs of terms are not parted.
+  rows -= rows % (rows > kMaxTileRows ? kMaxTileRows : job.terms);
+  return static_cast<uint32_t>(rows);
+}
+
+inline void FillPanel(const MatmulJob& job, const TileShape& shape, const KernelTable& table,
+                      Panel* panel) {
+  for (uint32_t row = panel->begin; row < panel->end; ++row) {
+    float power = 1.0F;
+    if (job.totals != nullptr) {
+      const uint32_t out = row / job.terms;
+      power = PowerOf(job.shift[OutRow(job, out)]);
+      if (job.gate != nullptr) power *= job.gate[out];
+    }
+    panel->power[row - panel->begin] = power;
+  }
+  if (shape.tables != Tables::kInt8) return;
+  for (uint32_t row = panel->begin; row < panel->end;) {
+    const uint32_t rows = TileRows(table, panel->end - row);
+    const size_t at = static_cast<size_t>(row - panel->begin) * job.blocks;
+    FillCells(job, shape.layout, row, rows, at, panel);
+    row += rows;
+  }
+}
+
+inline void RunPanel(const MatmulJob& job, const TileShape& shape, const KernelTable& table,
+                     const Panel& panel, Tile* tile) {
+  for (uint32_t group = job.group_begin; group < job.group_end; ++group) {
+    for (uint32_t row = panel.begin; row < panel.end;) {
+      const uint32_t rows = TileRows(table, panel.end - row);
+      const size_t at = static_cast<size_t>(row - panel.begin) * job.blocks;
+      tile->scale = panel.scale + at;
+      tile->scaled_sum = panel.scaled_sum + at;
+      tile->start = panel.start + at;
+      tile->start_high = panel.start_high + at;
+      tile->power = panel.power + (row - panel.begin);
+      tile->fetches = row == panel.begin;
+      RunTile(job, shape, group, row, rows, table.by_rows[rows], tile);
+      row += rows;
+    }
+  }
+}
+
+inline void RunJob(const MatmulJob& job, const TileShape& shape, const KernelTable& table) {
+  Panel panel;
+  Tile tile;
+  tile.act_stride = static_cast<size_t>(job.act_stride) * 32;
+  const uint32_t rows = PanelRows(job, shape);
+  for (uint32_t begin = 0; begin < job.rows; begin += rows) {
+    panel.begin = begin;
+    panel.end = job.rows - begin < rows ? job.rows : begin + rows;
+    FillPanel(job, shape, table, &panel);
+    RunPanel(job, shape, table, panel, &tile);
   }
 }
 
