@@ -54,7 +54,6 @@ struct Tile {
   const uint32_t* ends;  // absolute block indices past the sum groups that end in this chunk
   uint32_t end_count;
   bool any_wide;  // then all rows count in int64, which is the same integer
-  bool fetches;   // the first tile of a group's stream, which comes from memory; later ones find it
 };
 
 template <typename T>

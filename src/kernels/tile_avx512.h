@@ -82,7 +82,7 @@ void WalkChunk(Tile* t) {
   const uint32_t* end = t->ends;
   const uint32_t* last_end = t->ends + t->end_count;
   for (uint32_t block = 0; block < t->blocks; ++block) {
-    if (t->fetches) PrefetchRecord<Format>(record);
+    PrefetchRecord<Format>(record);
     Format::template Step<kRows>(*t, record, block, &c);
     record += Format::kLayout.bytes;
     if (end != last_end && t->first_block + block + 1 == *end) {

@@ -15,8 +15,9 @@
 namespace cleave {
 namespace {  // NOLINT(google-build-namespaces): see above
 
-// Rows are walked in panels whose activations stay in the second cache while every group passes.
-constexpr size_t kPanelBytes = static_cast<size_t>(512) << 10;
+// Rows are walked in panels, groups in stretches, which share the second cache.
+constexpr size_t kPanelBytes = static_cast<size_t>(384) << 10;
+constexpr size_t kGroupsBytes = static_cast<size_t>(256) << 10;
 constexpr uint32_t kMinPanelRows = 4 * kMaxTileRows;
 
 using TileKernel = void (*)(Tile*);
@@ -116,21 +117,35 @@ inline void FillPanel(const MatmulJob& job, const TileShape& shape, const Kernel
   }
 }
 
+// Groups [begin, end) for all rows of a panel: a tile's activations stay in the first cache, the
+// groups' streams in the second.
+inline void RunGroups(const MatmulJob& job, const TileShape& shape, const KernelTable& table,
+                      const Panel& panel, uint32_t begin, uint32_t end, Tile* tile) {
+  for (uint32_t row = panel.begin; row < panel.end;) {
+    const uint32_t rows = TileRows(table, panel.end - row);
+    const size_t at = static_cast<size_t>(row - panel.begin) * job.blocks;
+    tile->scale = panel.scale + at;
+    tile->scaled_sum = panel.scaled_sum + at;
+    tile->start = panel.start + at;
+    tile->start_high = panel.start_high + at;
+    tile->power = panel.power + (row - panel.begin);
+    for (uint32_t group = begin; group < end; ++group) {
+      RunTile(job, shape, group, row, rows, table.by_rows[rows], tile);
+    }
+    row += rows;
+  }
+}
+
 inline void RunPanel(const MatmulJob& job, const TileShape& shape, const KernelTable& table,
                      const Panel& panel, Tile* tile) {
-  for (uint32_t group = job.group_begin; group < job.group_end; ++group) {
-    for (uint32_t row = panel.begin; row < panel.end;) {
-      const uint32_t rows = TileRows(table, panel.end - row);
-      const size_t at = static_cast<size_t>(row - panel.begin) * job.blocks;
-      tile->scale = panel.scale + at;
-      tile->scaled_sum = panel.scaled_sum + at;
-      tile->start = panel.start + at;
-      tile->start_high = panel.start_high + at;
-      tile->power = panel.power + (row - panel.begin);
-      tile->fetches = row == panel.begin;
-      RunTile(job, shape, group, row, rows, table.by_rows[rows], tile);
-      row += rows;
-    }
+  const size_t group_bytes = static_cast<size_t>(job.blocks) * shape.layout.bytes;
+  const uint32_t fit =
+      group_bytes < kGroupsBytes ? static_cast<uint32_t>(kGroupsBytes / (group_bytes + 1)) : 1;
+  for (uint32_t group = job.group_begin; group < job.group_end;) {
+    const uint32_t left = job.group_end - group;
+    const uint32_t end = group + (left < fit ? left : fit);
+    RunGroups(job, shape, table, panel, group, end, tile);
+    group = end;
   }
 }
 
