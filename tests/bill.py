@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 
 from served import Served, request, wait_until
 
@@ -65,7 +66,7 @@ def added(before, after):
 
 def check_one_request(server, config):
     """A lone greedy request: a step for its prompt, one a token after the first."""
-    before = bill_of(server)
+    before = settled(server)
     complete(server)
     moved = added(before, settled(server))
     hidden, layers = config["hidden_size"], config["num_hidden_layers"]
@@ -88,15 +89,16 @@ def check_one_request(server, config):
 
 
 def settled(server):
-    """The bill once every rank has written the last step down."""
-    seen = [None, bill_of(server)]
+    """The bill once every rank has written the last step down, whenever it gets a processor."""
+    looks = []
 
     def rests():
-        seen[:] = [seen[1], bill_of(server)]
-        return seen[0]["axes"] == seen[1]["axes"]
+        time.sleep(0.1)
+        looks.append(bill_of(server))
+        return len(looks) >= 4 and all(look["axes"] == looks[-1]["axes"] for look in looks[-4:])
 
-    wait_until(rests, 10, "the bill of an idle server to rest")
-    return seen[1]
+    wait_until(rests, 20, "the bill of an idle server to rest")
+    return looks[-1]
 
 
 def check_metrics(server, bill):

@@ -2,6 +2,8 @@
 
 #include <cpuid.h>
 #include <fmt/format.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <xmmintrin.h>
 
 #include <array>
@@ -10,7 +12,7 @@
 namespace cleave {
 namespace {
 
-constexpr std::array<Isa, 3> kBestFirst = {Isa::kAvx512, Isa::kAvx2, Isa::kScalar};
+constexpr std::array<Isa, 4> kBestFirst = {Isa::kAmx, Isa::kAvx512, Isa::kAvx2, Isa::kScalar};
 
 // MXCSR: bit 6 reads denormals as zero, bits 7-12 mask every exception, bits 13-14 are the rounding
 // mode (0: nearest even), bit 15 flushes denormal results to zero.
@@ -37,6 +39,27 @@ bool CpuHasAvx512() {
          __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512vnni") != 0;
 }
 
+// Leaf 7: the processor has tiles, and dot products of bytes in them. A process asks the kernel for
+// the 8 KiB of state once, for all its threads.
+bool AskForTiles() {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  constexpr unsigned kAmxTile = 1U << 24;
+  constexpr unsigned kAmxInt8 = 1U << 25;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+  if ((d & kAmxTile) == 0 || (d & kAmxInt8) == 0) return false;
+  constexpr int64_t kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr int64_t kTileData = 18;
+  return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+bool CpuHasTiles() {
+  static const bool has = CpuHasAvx512() && AskForTiles();
+  return has;
+}
+
 }  // namespace
 
 std::string_view IsaName(Isa isa) {
@@ -47,6 +70,8 @@ std::string_view IsaName(Isa isa) {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kAmx:
+      return "amx";
   }
   return "unknown";
 }
@@ -59,6 +84,8 @@ bool CpuSupports(Isa isa) {
       return CpuHasAvx2();
     case Isa::kAvx512:
       return CpuHasAvx512();
+    case Isa::kAmx:
+      return CpuHasTiles();
   }
   return false;
 }
@@ -82,8 +109,8 @@ Result<Isa> ChooseIsa() {
                     "it has",
                     wanted));
   }
-  return InvalidArgument(
-      fmt::format("CLEAVE_ISA={} is not known; use scalar, avx2 or avx512, or unset it", wanted));
+  return InvalidArgument(fmt::format(
+      "CLEAVE_ISA={} is not known; use scalar, avx2, avx512 or amx, or unset it", wanted));
 }
 
 ScopedFpMode::ScopedFpMode() : saved_(_mm_getcsr()) {

@@ -10,7 +10,7 @@ namespace cleave {
 // Every instruction set of this processor: the scalar truth first, the best last.
 inline std::vector<Isa> SupportedIsas() {
   std::vector<Isa> isas;
-  for (Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
+  for (Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
     if (CpuSupports(isa)) isas.push_back(isa);
   }
   return isas;

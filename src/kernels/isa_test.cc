@@ -27,7 +27,8 @@ TEST_F(IsaTest, PicksTheBestSupportedByDefault) {
   Result<Isa> isa = ChooseIsa();
   ASSERT_TRUE(isa.ok());
   EXPECT_TRUE(CpuSupports(*isa));
-  EXPECT_EQ(*isa == Isa::kAvx512, CpuSupports(Isa::kAvx512));
+  EXPECT_EQ(*isa == Isa::kAmx, CpuSupports(Isa::kAmx));
+  EXPECT_EQ(*isa >= Isa::kAvx512, CpuSupports(Isa::kAvx512));
 }
 
 TEST_F(IsaTest, VariableLowersIt) {
@@ -45,12 +46,13 @@ TEST_F(IsaTest, UnknownNameIsRefusedWithTheNames) {
   ASSERT_FALSE(isa.ok());
   EXPECT_EQ(isa.status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(isa.status().message(), HasSubstr("CLEAVE_ISA=sse9 is not known"));
-  EXPECT_THAT(isa.status().message(), HasSubstr("scalar, avx2 or avx512"));
+  EXPECT_THAT(isa.status().message(), HasSubstr("scalar, avx2, avx512 or amx"));
 }
 
 TEST_F(IsaTest, WiderSetsIncludeNarrowerOnes) {
   EXPECT_TRUE(CpuSupports(Isa::kAvx2) || !CpuSupports(Isa::kAvx512));
   EXPECT_TRUE(CpuSupports(Isa::kAvx512) || !CpuHasBf16Dot());
+  EXPECT_TRUE(CpuSupports(Isa::kAvx512) || !CpuSupports(Isa::kAmx));
   EXPECT_TRUE(CpuSupports(Isa::kScalar));
 }
 

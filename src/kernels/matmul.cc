@@ -140,6 +140,10 @@ void Multiply(Isa isa, const MatmulJob& job) {
   if (job.rows == 0 || job.group_begin >= job.group_end) return;
   static const bool bf16_dot = CpuHasFastBf16Dot();
   const bool dot = job.dtype == DType::kBF16 && bf16_dot;
+  if (isa == Isa::kAmx && IsQuantised(job.dtype) && job.rows >= kAmxRows &&
+      job.blocks <= kMaxAmxBlocks) {
+    return MatmulAvx512Amx(job);
+  }
   OfIsa(isa, MatmulScalar, MatmulAvx2, dot ? MatmulAvx512Bf16 : MatmulAvx512)(job);
 }
 

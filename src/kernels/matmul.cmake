@@ -3,6 +3,7 @@ list(APPEND CLEAVE_KERNEL_SOURCES act_wire.cc isa.cc k_plan.cc matmul.cc matmul_
 cleave_isa_sources(avx2 matmul_avx2.cc prepare_avx2.cc)
 cleave_isa_sources(avx512 matmul_avx512.cc prepare_avx512.cc)
 cleave_isa_sources(avx512bf16 matmul_avx512bf16.cc)
+cleave_isa_sources(avx512amx matmul_avx512amx.cc)
 # Loops over plain arrays that only vectorise at this level; the arithmetic is spelled out.
 set_source_files_properties(matmul.cc matmul_scalar.cc packed_matrix.cc weight_block.cc PROPERTIES
                             COMPILE_OPTIONS "-O3")

@@ -69,6 +69,10 @@ void MatmulScalar(const MatmulJob& job);
 void MatmulAvx2(const MatmulJob& job);
 void MatmulAvx512(const MatmulJob& job);      // bf16 weights by fma
 void MatmulAvx512Bf16(const MatmulJob& job);  // bf16 weights only, by vdpbf16ps
+// Quantised weights of at most kMaxAmxBlocks blocks only; worth it from kAmxRows rows on.
+void MatmulAvx512Amx(const MatmulJob& job);
+inline constexpr uint32_t kAmxRows = 16;
+inline constexpr uint32_t kMaxAmxBlocks = 448;
 
 void QuantiseScalar(const QuantiseJob& job);
 void QuantiseAvx2(const QuantiseJob& job);

@@ -204,6 +204,18 @@ TEST_P(EveryIsa, PreparedInt8FollowsTheRule) {
   for (int i = 172; i < 192; ++i) EXPECT_EQ(acts.q()[i], 0);
 }
 
+// Of the longest rows some instruction sets leave the work to others.
+TEST_P(EveryIsa, LongRowsAreTheScalarOnes) {
+  for (DType dtype : {DType::kQ41, DType::kQ80, DType::kQ6K}) {
+    for (uint32_t cols : {14336U, 14592U}) {
+      const Weights w = MakeWeights(dtype, 33, cols, 81);
+      const PackedMatrix m = Pack(w.view, ColumnPlan(cols));
+      const std::vector<float> x = MakeActivations(18, cols, 82);
+      EXPECT_EQ(Multiply(GetParam(), m, x, 18), Multiply(Isa::kScalar, m, x, 18)) << cols;
+    }
+  }
+}
+
 // Instruction sets take many blocks at once, and those that are left one by one.
 TEST_P(EveryIsa, PreparedInt8IsTheScalarOneForEveryNumberOfBlocks) {
   constexpr uint32_t kMost = 37;

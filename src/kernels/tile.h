@@ -12,7 +12,7 @@ namespace cleave {
 namespace {  // NOLINT(google-build-namespaces): see above
 
 constexpr uint32_t kLanes = 16;
-constexpr uint32_t kMaxTileRows = 12;
+constexpr uint32_t kMaxTileRows = 16;
 // bf16 activations as fp32, so that they too are fetched by broadcast: few blocks at a time.
 constexpr uint32_t kChunkBlocksBf16 = 8;
 
@@ -47,8 +47,10 @@ struct Tile {
 
   // The chunk.
   const std::byte* records;
-  const void* acts;   // of the tile's first row and the chunk's first block
-  size_t act_stride;  // elements from a row to the next
+  const std::byte* unpacked;  // the group's, where the instruction set unpacks
+  std::byte* scratch;         // likewise
+  const void* acts;           // of the tile's first row and the chunk's first block
+  size_t act_stride;          // elements from a row to the next
   uint32_t first_block;
   uint32_t blocks;
   const uint32_t* ends;  // absolute block indices past the sum groups that end in this chunk

@@ -20,13 +20,13 @@ struct Chains {
 
 template <int kRows>
 [[gnu::always_inline]] inline void LoadChains(const Tile& t, Chains<kRows>* c) {
-#pragma GCC unroll 12
+#pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) c->f[r] = _mm512_load_ps(t.f[r]);
 }
 
 template <int kRows>
 [[gnu::always_inline]] inline void StoreChains(const Chains<kRows>& c, Tile* t) {
-#pragma GCC unroll 12
+#pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) _mm512_store_ps(t->f[r], c.f[r]);
 }
 
@@ -35,13 +35,13 @@ template <int kRows>
 template <bool kScale, int kRows>
 [[gnu::always_inline]] inline void CloseSumGroup(Tile* t, Chains<kRows>* c) {
   if (kScale) {
-#pragma GCC unroll 12
+#pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
       c->f[r] = _mm512_mul_ps(c->f[r], _mm512_set1_ps(t->power[r]));
     }
   }
   if (t->any_wide) {
-#pragma GCC unroll 12
+#pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
       const __m512i low = _mm512_cvtps_epi64(_mm512_castps512_ps256(c->f[r]));
       const __m512i high = _mm512_cvtps_epi64(_mm512_extractf32x8_ps(c->f[r], 1));
@@ -52,7 +52,7 @@ template <bool kScale, int kRows>
     }
     return;
   }
-#pragma GCC unroll 12
+#pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
     int32_t* sum = t->narrow[r];
     const __m512i quanta = _mm512_cvtps_epi32(c->f[r]);

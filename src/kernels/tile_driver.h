@@ -18,7 +18,7 @@ namespace {  // NOLINT(google-build-namespaces): see above
 // Rows are walked in panels, groups in stretches, which share the second cache.
 constexpr size_t kPanelBytes = static_cast<size_t>(384) << 10;
 constexpr size_t kGroupsBytes = static_cast<size_t>(256) << 10;
-constexpr uint32_t kMinPanelRows = 4 * kMaxTileRows;
+constexpr uint32_t kMinPanelRows = 48;
 
 using TileKernel = void (*)(Tile*);
 
@@ -46,6 +46,15 @@ constexpr TileShape ShapeOf(const RecordLayout& layout, Tables tables) {
 // numbers above 3 there is none, so that an even number of rows makes even tiles.
 struct KernelTable {
   TileKernel by_rows[kMaxTileRows + 1];
+};
+
+// Before a stretch of groups is walked, an instruction set may unpack it into memory of its own.
+struct Unpacker {
+  void (*unpack)(const MatmulJob& job, uint32_t begin, uint32_t end, std::byte* to) = nullptr;
+  size_t record_bytes = 0;
+  size_t stretch_bytes = 0;
+  std::byte* unpacked = nullptr;  // the stretch, or one group that is longer
+  std::byte* scratch = nullptr;   // of its kernels
 };
 
 inline uint32_t TileRows(const KernelTable& table, uint32_t left) {
@@ -84,7 +93,7 @@ inline void RunTile(const MatmulJob& job, const TileShape& shape, uint32_t group
 
 // How many rows a panel has: their activations stay in the second cache while every group passes,
 // their cells fit the tables.
-inline uint32_t PanelRows(const MatmulJob& job, const TileShape& shape) {
+inline uint32_t PanelRows(const MatmulJob& job, const TileShape& shape, const KernelTable& table) {
   const size_t row_bytes = static_cast<size_t>(job.act_stride) * 32 * shape.act_bytes;
   size_t rows = kMaxPanelRows;
   if (rows * row_bytes > kPanelBytes) rows = kPanelBytes / row_bytes;
@@ -93,7 +102,8 @@ inline uint32_t PanelRows(const MatmulJob& job, const TileShape& shape) {
     rows = kPanelCells / job.blocks;
   }
   // Pairs of terms are not parted.
-  rows -= rows % (rows > kMaxTileRows ? kMaxTileRows : job.terms);
+  const uint32_t most = TileRows(table, kMaxTileRows);
+  rows -= rows % (rows > most ? most : job.terms);
   return static_cast<uint32_t>(rows);
 }
 
@@ -120,7 +130,8 @@ inline void FillPanel(const MatmulJob& job, const TileShape& shape, const Kernel
 // Groups [begin, end) for all rows of a panel: a tile's activations stay in the first cache, the
 // groups' streams in the second.
 inline void RunGroups(const MatmulJob& job, const TileShape& shape, const KernelTable& table,
-                      const Panel& panel, uint32_t begin, uint32_t end, Tile* tile) {
+                      const Unpacker& unpacker, const Panel& panel, uint32_t begin, uint32_t end,
+                      Tile* tile) {
   for (uint32_t row = panel.begin; row < panel.end;) {
     const uint32_t rows = TileRows(table, panel.end - row);
     const size_t at = static_cast<size_t>(row - panel.begin) * job.blocks;
@@ -129,36 +140,42 @@ inline void RunGroups(const MatmulJob& job, const TileShape& shape, const Kernel
     tile->start = panel.start + at;
     tile->start_high = panel.start_high + at;
     tile->power = panel.power + (row - panel.begin);
+    tile->unpacked = unpacker.unpacked;
     for (uint32_t group = begin; group < end; ++group) {
       RunTile(job, shape, group, row, rows, table.by_rows[rows], tile);
+      tile->unpacked += job.blocks * unpacker.record_bytes;
     }
     row += rows;
   }
 }
 
 inline void RunPanel(const MatmulJob& job, const TileShape& shape, const KernelTable& table,
-                     const Panel& panel, Tile* tile) {
-  const size_t group_bytes = static_cast<size_t>(job.blocks) * shape.layout.bytes;
-  const uint32_t fit =
-      group_bytes < kGroupsBytes ? static_cast<uint32_t>(kGroupsBytes / (group_bytes + 1)) : 1;
+                     const Unpacker& unpacker, const Panel& panel, Tile* tile) {
+  const bool unpacks = unpacker.unpack != nullptr;
+  const size_t record_bytes = unpacks ? unpacker.record_bytes : shape.layout.bytes;
+  const size_t group_bytes = job.blocks * record_bytes + 1;  // of no blocks: no division by zero
+  const size_t fit = (unpacks ? unpacker.stretch_bytes : kGroupsBytes) / group_bytes;
   for (uint32_t group = job.group_begin; group < job.group_end;) {
     const uint32_t left = job.group_end - group;
-    const uint32_t end = group + (left < fit ? left : fit);
-    RunGroups(job, shape, table, panel, group, end, tile);
+    const uint32_t end = group + (left < fit ? left : fit == 0 ? 1 : static_cast<uint32_t>(fit));
+    if (unpacks) unpacker.unpack(job, group, end, unpacker.unpacked);
+    RunGroups(job, shape, table, unpacker, panel, group, end, tile);
     group = end;
   }
 }
 
-inline void RunJob(const MatmulJob& job, const TileShape& shape, const KernelTable& table) {
+inline void RunJob(const MatmulJob& job, const TileShape& shape, const KernelTable& table,
+                   const Unpacker& unpacker = {}) {
   Panel panel;
   Tile tile;
   tile.act_stride = static_cast<size_t>(job.act_stride) * 32;
-  const uint32_t rows = PanelRows(job, shape);
+  tile.scratch = unpacker.scratch;
+  const uint32_t rows = PanelRows(job, shape, table);
   for (uint32_t begin = 0; begin < job.rows; begin += rows) {
     panel.begin = begin;
     panel.end = job.rows - begin < rows ? job.rows : begin + rows;
     FillPanel(job, shape, table, &panel);
-    RunPanel(job, shape, table, panel, &tile);
+    RunPanel(job, shape, table, unpacker, panel, &tile);
   }
 }
 
