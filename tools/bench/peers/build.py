@@ -7,8 +7,10 @@ DIR/*.log                      what fetching, configuring and building said
 """
 
 import dataclasses
+import filecmp
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 
@@ -22,6 +24,7 @@ IK_URL = "https://github.com/ikawrakow/ik_llama.cpp"
 IK_COMMIT = "8337e4cd3861406fc04e0854b1409cd1b027fbc9"
 FETCH_TIMEOUT_S, BUILD_TIMEOUT_S = 1800, 4 * 3600
 SAY_EVERY = 0.1  # of a build
+PATCHES = ("amx.cmake", "amx_config.h")
 
 FLAGS = {
     "CMAKE_BUILD_TYPE": "Release",
@@ -43,8 +46,13 @@ class Build:
     peer: str
     folder: str  # below DIR
     note: str  # tells it from the peer's other builds
-    flags: dict
+    options: dict
     targets: tuple
+    patch: str = ""  # of PATCHES, included at ggml's project()
+
+    def flags(self, where):
+        patch = os.path.join(os.path.dirname(os.path.abspath(where)), self.patch)
+        return self.options | ({"CMAKE_PROJECT_ggml_INCLUDE": patch} if self.patch else {})
 
 
 BUILDS = (
@@ -55,6 +63,7 @@ BUILDS = (
             f"OpenMP {openmp.lower()}",
             LLAMA_FLAGS | {"GGML_OPENMP": openmp},
             ("llama-bench", "llama-batched-bench", "llama-quantize"),
+            "amx.cmake",
         )
         for openmp in ("ON", "OFF")
     ),
@@ -190,36 +199,43 @@ def cache_entries(text):
     return entries
 
 
-def check_flags(build, where):
-    """A build that lies ready must be what this file would make."""
+def is_made(build, where):
+    """Whether a build lies there that is what this file would make."""
+    if not all(os.access(os.path.join(where, "bin", t), os.X_OK) for t in build.targets):
+        return False
     with open(os.path.join(where, "CMakeCache.txt"), encoding="utf-8") as file:
         entries = cache_entries(file.read())
-    for name, value in build.flags.items():
-        if entries.get(name, value) != value:
-            raise Failed(f"{where} has {name}={entries[name]}, not {value}; remove it")
+    return all(entries.get(name) == value for name, value in build.flags(where).items())
 
 
-def is_ready(build, where):
-    return all(os.access(os.path.join(where, "bin", t), os.X_OK) for t in build.targets)
-
-
-def make(build, folder, source, jobs):
-    where, log = os.path.join(folder, build.folder), os.path.join(folder, build.folder + ".log")
-    if is_ready(build, where):
-        check_flags(build, where)
-        return
-    say(f"building {build.folder}; log: {log}")
-    flags = [f"-D{name}={value}" for name, value in build.flags.items()]
+def make(build, where, source, jobs):
+    """Builds what is missing or was made with other flags."""
+    log = where + ".log"
+    say(f"building {where}; log: {log}")
+    for target in build.targets:  # a build that fails leaves none with the flags of before
+        if os.path.exists(os.path.join(where, "bin", target)):
+            os.remove(os.path.join(where, "bin", target))
+    flags = [f"-D{name}={value}" for name, value in build.flags(where).items()]
     logged(["cmake", "-S", source, "-B", where, "-G", "Ninja", *flags], log, FETCH_TIMEOUT_S)
     ninja = ["ninja", "-C", where, f"-j{jobs}", *build.targets]
     logged(ninja, log, BUILD_TIMEOUT_S, Progress(build.folder))
-    if not is_ready(build, where):
-        raise Failed(f"{where}/bin lacks one of {', '.join(build.targets)}; see {log}")
+    if not is_made(build, where):
+        raise Failed(f"{where} lacks one of {', '.join(build.targets)} or its flags; see {log}")
+
+
+def copy_patches(folder):
+    """Builds name these files by their paths, which stay when the checkout moves."""
+    for name in PATCHES:
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
+        path = os.path.join(folder, name)
+        if not os.path.exists(path) or not filecmp.cmp(source, path, shallow=False):
+            shutil.copyfile(source, path)
 
 
 def make_all(folder, root, peers, llama=None, ik=None):
     """Peer -> {folder of a build: its note}. Sources are fetched unless given."""
     os.makedirs(folder, exist_ok=True)
+    copy_patches(folder)
     sources = {
         LLAMA: lambda: llama or llama_source(folder, root),
         IK: lambda: ik or ik_source(folder),
@@ -229,8 +245,8 @@ def make_all(folder, root, peers, llama=None, ik=None):
         if build.peer not in peers:
             continue
         where = os.path.join(folder, build.folder)
-        source = None if is_ready(build, where) else sources[build.peer]()
-        make(build, folder, source, os.cpu_count())
+        if not is_made(build, where):
+            make(build, where, sources[build.peer](), os.cpu_count())
         found[build.peer][where] = build.note
     return found
 

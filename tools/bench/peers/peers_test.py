@@ -376,24 +376,40 @@ class Builds(unittest.TestCase):
             with self.assertRaisesRegex(quiet.Failed, "needs no-such-program"):
                 build.logged(["no-such-program"], log, 30)
 
-    def test_a_ready_build_is_what_would_be_made(self):
+    def test_a_build_is_what_would_be_made_or_made_anew(self):
         one = build.BUILDS[0]
         with tempfile.TemporaryDirectory() as folder:
             where = os.path.join(folder, one.folder)
+            self.assertFalse(build.is_made(one, where))
             os.makedirs(os.path.join(where, "bin"))
-            self.assertFalse(build.is_ready(one, where))
             for target in one.targets:
                 with open(os.path.join(where, "bin", target), "w", encoding="ascii") as file:
                     os.chmod(file.fileno(), 0o755)
-            cache = os.path.join(where, "CMakeCache.txt")
-            for openmp in ("ON", "OFF"):
-                with open(cache, "w", encoding="utf-8") as file:
-                    file.write(f"// GGML\n# x\nGGML_OPENMP:BOOL={openmp}\nBUILD_TYPE:STRING=a=b\n")
-                if openmp == "ON":
-                    self.assertEqual(build.make(one, folder, None, 1), None)
-                else:
-                    with self.assertRaisesRegex(quiet.Failed, "GGML_OPENMP=OFF, not ON"):
-                        build.make(one, folder, None, 1)
+            flags = one.flags(where)
+            self.assertEqual(flags["CMAKE_PROJECT_ggml_INCLUDE"], f"{folder}/amx.cmake")
+            for changed, is_made in (({}, True), ({"GGML_OPENMP": "OFF"}, False)):
+                lines = [f"{name}:BOOL={value}" for name, value in (flags | changed).items()]
+                with open(os.path.join(where, "CMakeCache.txt"), "w", encoding="utf-8") as file:
+                    file.write("\n".join(["// GGML_OPENMP=x", "# y", "A:STRING=b=c", *lines]))
+                self.assertIs(build.is_made(one, where), is_made)
+            with self.assertRaisesRegex(quiet.Failed, f"see {where}.log"):
+                build.make(one, where, os.path.join(folder, "no-source"), 1)
+            self.assertEqual(os.listdir(os.path.join(where, "bin")), [])
+
+    def test_patches_are_copied_once(self):
+        with tempfile.TemporaryDirectory() as folder:
+            build.copy_patches(folder)
+            self.assertEqual(sorted(os.listdir(folder)), sorted(build.PATCHES))
+            path = os.path.join(folder, build.PATCHES[0])
+            os.utime(path, (1, 1))
+            build.copy_patches(folder)
+            self.assertEqual(os.stat(path).st_mtime, 1)
+            with open(path, "a", encoding="utf-8") as file:
+                file.write("other")
+            build.copy_patches(folder)
+            self.assertGreater(os.stat(path).st_mtime, 1)
+            with open(path, encoding="utf-8") as file:
+                self.assertNotIn("other", file.read())
 
     def test_cpu_lists(self):
         self.assertEqual(bench_peers.cpu_list("0-2,5\n"), {0, 1, 2, 5})
