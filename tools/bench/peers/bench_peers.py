@@ -63,12 +63,16 @@ def options():
         default=4,
         help="of the processors, which others may take (%(default)g)",
     )
-    parser.add_argument("--json", metavar="FILE", help="results with all runs, after every row")
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        help="results with all runs, kept after every row (results.json or quick.json of --peers)",
+    )
     parser.add_argument(
         "--keep",
         action="store_true",
-        help="take rows from FILE that the same binary made on the same machine in "
-        "the same way; with --only, those it does not find",
+        help="do not measure rows that the same binary made in the same way on the same machine "
+        "and that the file of --json has, unless --only finds them",
     )
     parser.add_argument("--write", metavar="FILE", help="the table into this document")
     parser.add_argument("--list", action="store_true", help="names of the rows and their bars")
@@ -133,16 +137,18 @@ def models_there(cells, args):
     return paths
 
 
-def measure_all(args, run, comparison, paths, kept):
-    """Results by name, in the table's order; saved after each."""
-    results = dict(kept)
-    order = [cell.name for cell in rows.cells()]
-    for cell, path in paths.items():
-        results[cell.name] = comparison.compare(cell, path)
-        results = {name: results[name] for name in order if name in results}
-        if args.json:
-            report.save(args.json, run, list(results.values()))
-    return list(results.values())
+def measure_all(path, run, comparison, models, kept):
+    """Results of this run; saved in `path` after each, beside those of `kept` not made anew."""
+    results = {}
+    for cell, model in models.items():
+        results[cell.name] = comparison.compare(cell, model)
+        report.save(path, run, in_order(kept | results))
+    return results
+
+
+def in_order(results):
+    names = (cell.name for cell in rows.cells())
+    return [results[name] for name in names if name in results]
 
 
 def check_write(args, names):
@@ -165,19 +171,21 @@ def bench(args):
     cells = rows.cells(args.only)
     if not cells:
         raise Failed(f"--only {args.only.pattern} finds no row; --list shows their names")
-    kept = report.kept_rows(args.json, run) if args.keep and args.json else {}
+    path = args.json or os.path.join(args.peers, "quick.json" if args.quick else "results.json")
+    kept = report.kept_rows(path, run)
+    shown = kept if args.keep else {}
     if args.only is None:
-        cells = [cell for cell in cells if cell.name not in kept]
+        cells = [cell for cell in cells if cell.name not in shown]
     if args.write:
-        check_write(args, {cell.name for cell in cells} | set(kept))
+        check_write(args, {cell.name for cell in cells} | set(shown))
     builds = build.make_all(args.peers, ROOT, peers_of(cells), args.llama_source, args.ik_source)
-    paths = models_there(cells, args)
+    models = models_there(cells, args)
     cpus = two_cores()
     os.sched_setaffinity(0, cpus)
     quiet.adopt_orphans()
     gate = quiet.Gate(cpus, settings["most_others"])
     comparison = pairs.Comparison(gate, args.cleave, builds, settings["pairs"], settings["repeats"])
-    results = measure_all(args, run, comparison, paths, kept)
+    results = in_order(shown | measure_all(path, run, comparison, models, kept))
     text = report.table(run, results)
     print(text, end="")
     if args.write:

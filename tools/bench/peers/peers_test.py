@@ -353,7 +353,25 @@ class Reports(unittest.TestCase):
             report.save(path, self.RUN, [self.row()])
             self.assertEqual(report.kept_rows(path, self.RUN), {DECODE.name: self.json_row()})
             self.assertEqual(report.kept_rows(path, self.RUN | {"binary_sha256": "01"}), {})
-            self.assertEqual(report.table(self.RUN, [self.json_row()]).count("| avx2"), 0)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("[1]")
+            with self.assertRaisesRegex(ValueError, f"{path} is not what this command wrote"):
+                report.kept_rows(path, self.RUN)
+
+    def test_rows_measured_before_stay_in_the_file(self):
+        class Measured:
+            def compare(self, cell, model):
+                return {"name": cell.name, "model": model}
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "results.json")
+            kept = {one.name: {"name": one.name, "model": "old"} for one in (PREFILL, DECODE)}
+            models = {DECODE: "new"}
+            found = bench_peers.measure_all(path, self.RUN, Measured(), models, kept)
+            self.assertEqual(found, {DECODE.name: {"name": DECODE.name, "model": "new"}})
+            with open(path, encoding="utf-8") as file:
+                saved = [row["model"] for row in json.load(file)["rows"]]
+            self.assertEqual(saved, ["new", "old"])  # as the table has them
 
 
 class Builds(unittest.TestCase):

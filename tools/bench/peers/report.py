@@ -90,12 +90,13 @@ def kept_rows(path, run):
     machine, binary, peers and settings."""
     try:
         earlier = json.loads(read_document(path))
+        its_run, its_rows = earlier["run"], {row["name"]: row for row in earlier["rows"]}
     except FileNotFoundError:
         return {}
+    except (ValueError, LookupError, TypeError) as error:
+        raise ValueError(f"{path} is not what this command wrote; remove it") from error
     same = ("machine", "binary_sha256", "peers", "settings")
-    if any(earlier.get("run", {}).get(key) != run[key] for key in same):
-        return {}
-    return {row["name"]: row for row in earlier["rows"]}
+    return its_rows if all(its_run.get(key) == run[key] for key in same) else {}
 
 
 def save(path, run, rows):

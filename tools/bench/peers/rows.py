@@ -51,7 +51,7 @@ class Row:
     model: str
     type: str
     peer: str
-    bars: dict  # metric's key -> the least ratio
+    bars: dict = dataclasses.field(hash=False)  # metric's key -> the least ratio
     is_large: bool = False  # takes seconds where the other takes tenths
 
     @property
