@@ -188,5 +188,5 @@ class Gate:
         names = ", ".join(busiest(before, process_seconds(), {os.getpid()})) or "none that lives"
         raise Refused(
             f"others took {shares} of {len(self.cpus)} processors in {self.tries} runs, at most "
-            f"{self.most_others:.0%} may; busiest meanwhile: {names}; end them and go on with --keep"
+            f"{self.most_others:.0%} may; busiest meanwhile: {names}; end them, go on with --keep"
         )
