@@ -29,6 +29,8 @@ PATCHES = ("amx.cmake", "amx_config.h")
 
 FLAGS = {
     "CMAKE_BUILD_TYPE": "Release",
+    "CMAKE_C_FLAGS": "",  # not what CFLAGS and CXXFLAGS say
+    "CMAKE_CXX_FLAGS": "",
     "GGML_NATIVE": "ON",
     "BUILD_SHARED_LIBS": "OFF",
     "GGML_CCACHE": "OFF",
@@ -100,8 +102,8 @@ def logged(command, log, timeout_s, on_line=None):
 
 
 def _logged_lines(command, file, timeout_s, on_line):
-    # timeout(1) ends it: reading lines has no deadline of its own.
-    command = ["timeout", "--kill-after=10", str(timeout_s), *command]
+    # timeout(1) ends it, as reading lines has no deadline of its own; it stays in our group.
+    command = ["timeout", "--foreground", "--kill-after=10", str(timeout_s), *command]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as process:
