@@ -35,11 +35,11 @@ def verdict(ratio, bar, share, limit_bar):
     return BY_LIMIT if share is not None and share >= limit_bar else NOT_MET
 
 
-def probed_bytes_per_s(details, cores):
-    """What the probe read with `cores` cores, beside one run."""
-    for probe in details.get("probe", {}).get("cores", []):
-        if probe.get("cores") == cores:
-            return probe.get("bytes_per_s")
+def ceiling_beside(details, ceiling, cores):
+    """What `cores` cores reached at most, beside one run; None when it is not said."""
+    for reached in (details.get(ceiling.key) or {}).get("cores", []):
+        if reached.get("cores") == cores:
+            return reached.get(ceiling.rate)
     return None
 
 
@@ -51,14 +51,14 @@ def median_or_none(values):
 def result(cell, ours, theirs, looks, pairs):
     """A row of the table, with the runs it is made of."""
     ratio = statistics.median(mine.tokens_per_s / other.tokens_per_s for mine, other in pairs)
-    bounds = [mine.details.get("bounds", {}) for mine, _ in pairs]
-    share = median_or_none(bound.get(cell.metric.limit_key) for bound in bounds)
-    probes = [probed_bytes_per_s(mine.details, ours.cores) for mine, _ in pairs]
+    metric, details = cell.metric, [mine.details for mine, _ in pairs]
+    share = median_or_none(one.get("bounds", {}).get(metric.share) for one in details)
+    ceilings = [ceiling_beside(one, metric.ceiling, ours.cores) for one in details]
     return {
         "name": cell.name,
         "model": cell.row.model,
         "type": cell.row.type,
-        "metric": cell.metric.key,
+        "metric": metric.key,
         "peer": cell.row.peer,
         "cleave": {
             "layout": ours.name,
@@ -73,9 +73,9 @@ def result(cell, ours, theirs, looks, pairs):
         "ratio": ratio,
         "bar": cell.bar,
         "share": share,
-        "limit_bar": cell.metric.limit_bar,
-        "probe_bytes_per_s": median_or_none(probes),
-        "verdict": verdict(ratio, cell.bar, share, cell.metric.limit_bar),
+        "limit_bar": metric.limit_bar,
+        "ceiling": median_or_none(ceilings),
+        "verdict": verdict(ratio, cell.bar, share, metric.limit_bar),
     }
 
 

@@ -277,15 +277,22 @@ class Verdicts(unittest.TestCase):
         ]
         found = pairs.result(DECODE, Named("-tp 2"), Named("-t 2"), {}, measured)
         self.assertEqual((found["ratio"], found["share"]), (4.0, 0.8))
-        self.assertEqual(found["probe_bytes_per_s"], 6e10)
+        self.assertEqual(found["ceiling"], 6e10)
         rates = (found["cleave"]["tokens_per_s"], found["against"]["tokens_per_s"])
         self.assertEqual(rates, (500.0, 100.0))
         self.assertEqual(found["verdict"], pairs.BY_LIMIT)
 
+    def test_prefill_is_held_against_the_peak(self):
+        peak = {"kind": "int8", "cores": [{"cores": 2, "ops_per_s": 9e11}]}
+        mine = figure(90.0, probe=None, peak=peak, bounds={"prefill_of_peak": 0.4})
+        found = pairs.result(PREFILL, Named("x"), Named("y"), {}, [(mine, figure(100.0))])
+        self.assertEqual((found["share"], found["ceiling"]), (0.4, 9e11))
+        self.assertIn("| 40% | 50% | 900 Gop/s | not met |", report.line(found))
+
     def test_without_bounds(self):
         found = pairs.result(DECODE, Named("x"), Named("y"), {}, [(figure(9.0), figure(1.0))])
         self.assertIsNone(found["share"])
-        self.assertIsNone(found["probe_bytes_per_s"])
+        self.assertIsNone(found["ceiling"])
         self.assertEqual(found["verdict"], pairs.BY_RATIO)
 
     def test_cleave_is_looked_at_once_for_all_peers(self):

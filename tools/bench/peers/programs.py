@@ -96,7 +96,7 @@ def cleave_choices(binary, metric):
     layouts = [(one, 1), (("--threads", str(CORES)), CORES), (("-tp", str(CORES), *one), CORES)]
     if metric.key == "batch32":
         layouts += [((axis, str(CORES), *one), CORES) for axis in ("-dp", "-pp")]
-    return [Cleave(binary, flags, metric.cleave_rate, cores) for flags, cores in layouts]
+    return [Cleave(binary, flags, metric.rate, cores) for flags, cores in layouts]
 
 
 def _tested(sizes):

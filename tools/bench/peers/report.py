@@ -10,7 +10,7 @@ BEGIN, END = "<!-- bench-peers", "<!-- bench-peers end -->"
 
 HEAD = """\
 | file | metric | Cleave, tok/s | its flags | peer, tok/s | its configuration | ratio | bar \
-| share of the limit | bar | probe, GB/s | |
+| of its limit | bar | limit | |
 |---|---|--:|---|--:|---|--:|--:|--:|--:|--:|---|"""
 
 
@@ -19,7 +19,7 @@ def number(value):
 
 
 def line(row):
-    metric, share, probe = METRICS[row["metric"]], row["share"], row["probe_bytes_per_s"]
+    metric, share, ceiling = METRICS[row["metric"]], row["share"], row["ceiling"]
     ours, theirs = row["cleave"], row["against"]
     cells = [
         f"{row['model']} {row['type']}",
@@ -30,9 +30,9 @@ def line(row):
         f"{row['peer']} {theirs['configuration']}",
         f"{row['ratio']:.2f}×",
         f"{row['bar']:g}×",
-        "–" if share is None else f"{share:.0%} {metric.limit_title}",
+        "–" if share is None else f"{share:.0%}",
         f"{row['limit_bar']:.0%}",
-        "–" if probe is None else f"{probe * 1e-9:.1f}",
+        "–" if ceiling is None else f"{number(ceiling * 1e-9)} {metric.ceiling.unit}",
         row["verdict"],
     ]
     return "| " + " | ".join(cells) + " |"
@@ -48,7 +48,7 @@ def about(run, rows):
         f"{run['machine']}; Cleave's instruction set: {', '.join(isas)}. Medians of "
         f"{run['settings']['pairs']} alternating pairs, the ratio that of the pairs; in every run "
         f"others took at most {others:.0%} of the processors.{noisy} Peers: {run['peers']}. "
-        "Probe: what as many cores read beside Cleave's runs."
+        "Limit: what as many cores read from memory, or compute, beside Cleave's runs."
     )
 
 

@@ -5,13 +5,26 @@ import os
 
 
 @dataclasses.dataclass(frozen=True)
+class Ceiling:
+    """What a figure is held against, as `cleave bench engine` measures it beside each run."""
+
+    key: str  # of its answer
+    rate: str  # in its list of cores
+    unit: str  # of 1e9 of them
+
+
+BANDWIDTH = Ceiling("probe", "bytes_per_s", "GB/s")
+PEAK = Ceiling("peak", "ops_per_s", "Gop/s")
+
+
+@dataclasses.dataclass(frozen=True)
 class Metric:
     key: str
     title: str
-    limit_key: str  # in runs[].bounds of `cleave bench engine`
-    limit_title: str
+    rate: str  # in runs[] of `cleave bench engine`
+    ceiling: Ceiling
+    share: str  # of the ceiling, in runs[].bounds
     limit_bar: float
-    cleave_rate: str  # in runs[] of `cleave bench engine`
 
 
 METRICS = {
@@ -20,20 +33,13 @@ METRICS = {
         Metric(
             "decode",
             "decode, batch 1",
+            "decode_tokens_per_s",
+            BANDWIDTH,
             "decode_of_bandwidth",
-            "of bandwidth",
             0.75,
-            "decode_tokens_per_s",
         ),
-        Metric("prefill", "prefill 512", "prefill_of_peak", "of peak", 0.5, "prefill_tokens_per_s"),
-        Metric(
-            "batch32",
-            "decode, batch 32",
-            "decode_of_peak",
-            "of compute",
-            0.35,
-            "decode_tokens_per_s",
-        ),
+        Metric("prefill", "prefill 512", "prefill_tokens_per_s", PEAK, "prefill_of_peak", 0.5),
+        Metric("batch32", "decode, batch 32", "decode_tokens_per_s", PEAK, "decode_of_peak", 0.35),
     )
 }
 
