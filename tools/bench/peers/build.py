@@ -81,7 +81,7 @@ def default_folder():
 
 def logged(command, log, timeout_s, on_line=None):
     """Runs `command`, its words going to the end of `log`; another status than 0 is Failed."""
-    with open(log, "a", encoding="utf-8") as file:
+    with open(log, "a", buffering=1, encoding="utf-8") as file:
         file.write("$ " + " ".join(command) + "\n")
         file.flush()
         try:
