@@ -8,7 +8,7 @@ MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
 CLEAVE := $(BUILD)/release/cleave
 
 .PHONY: help demo test quick build models soak grid setup setup-test sanitize checks format clean \
-        splits-table
+        splits-table bench-peers
 
 help:
 	@echo "make demo      install, build, bring a small model, serve it, ask it a question"
@@ -20,6 +20,8 @@ help:
 	@echo "make checks    layers, sizes, headers, format, and clang-tidy over every source"
 	@echo "make grid      the same answers over the whole grid of cuts, as processes (about an hour)"
 	@echo "make splits-table  measures what each axis costs, into docs/splits.md (about 10 minutes)"
+	@echo "make bench-peers  Cleave beside llama.cpp and ik_llama.cpp, which it builds, into docs/performance.md"
+	@echo "               (hours, on an idle machine; PEERS_FLAGS=\"--quick --only 'Q4_1 llama.cpp'\" for a part)"
 	@echo "make soak      500 clients for 5 minutes"
 	@echo "make format    clang-format over the sources"
 
@@ -56,6 +58,13 @@ splits-table: build models
 	@tools/setup.sh test
 	@/usr/bin/python3 tools/oracle/make_tiny_checkpoints.py $(BUILD)/tiny mixtral_q8
 	@python3 tools/bench/splits_table.py $(CLEAVE) $(MODEL) $(BUILD)/tiny/mixtral_q8 --write docs/splits.md
+
+# Wants an idle machine. PEERS_FLAGS: tools/bench/peers/bench_peers.py --help lists them.
+PEERS_FLAGS ?= --write docs/performance.md
+bench-peers: build
+	@tools/setup.sh test
+	@tools/fetch_models.sh formats
+	@python3 tools/bench/peers/bench_peers.py $(CLEAVE) $(PEERS_FLAGS)
 
 format:
 	@git ls-files '*.h' '*.cc' | xargs clang-format -i
