@@ -30,7 +30,20 @@ def check_layout(layout, name, batches):
         assert len(run["repeats"]) == 2, run
         for repeat in run["repeats"]:
             assert all(figure > 0 for figure in repeat.values()), run
+        check_bounds(run)
     assert layout["bill"]["exact"], layout["bill"]
+
+
+def check_bounds(run):
+    """Shares are of the same run's figures and probes; a single request has none of the peak."""
+    bounds = run["bounds"]
+    assert bounds["decode_bytes_per_token"] > 0 and bounds["prefill_ops_per_token"] > 0, run
+    assert bounds["decode_of_bandwidth"] > 0, run
+    if os.environ.get("CLEAVE_ISA") == "scalar":
+        assert bounds["prefill_of_peak"] is None, run
+        return
+    assert 0 < bounds["prefill_of_peak"] < 1, run
+    assert (bounds["decode_of_peak"] is None) == (run["batch"] == 1), run
 
 
 def check_pair(binary, model):
@@ -56,6 +69,19 @@ def check_pair(binary, model):
     probed = [probe["cores"] for probe in result["probe"]["cores"]]
     assert probed == sorted({1, min(2, probed[-1])}), probed
     assert all(probe["bytes_per_s"] > 0 for probe in result["probe"]["cores"]), result["probe"]
+    rates = {probe["cores"]: probe["bytes_per_s"] for probe in result["probe"]["cores"]}
+    for layout, cores in ((result, probed[-1]), (result["against"], 1)):
+        for run in layout["runs"]:
+            read = run["decode_tokens_per_s"] * run["bounds"]["decode_bytes_per_token"]
+            share = run["bounds"]["decode_of_bandwidth"]
+            assert abs(read / rates[cores] / share - 1) < 1e-9, (run, rates)
+    single, batch = (run["bounds"]["decode_bytes_per_token"] for run in result["runs"])
+    assert batch < single < 3 * batch, result["runs"]
+    peak = result["peak"]
+    assert peak["kind"] in ("int8_scaled", "bf16", "f32"), peak
+    if os.environ.get("CLEAVE_ISA") != "scalar":
+        assert [one["cores"] for one in peak["cores"]] == probed, peak
+        assert all(one["best_ops_per_s"] >= one["ops_per_s"] > 0 for one in peak["cores"]), peak
 
 
 def check_text(binary, model):
@@ -68,6 +94,8 @@ def check_text(binary, model):
         "the bill of dp=2 pp=2",
         "metered as predicted on every rank",
         "GB/s",
+        "of the bandwidth",
+        "of the peak",
     ):
         assert part in done.stdout, (part, done.stdout)
 

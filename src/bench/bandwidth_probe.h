@@ -1,18 +1,21 @@
 #pragma once
 // Bandwidth probe: how fast some cores together read a buffer as large as a model's weights. Its
 // bytes are shared out evenly and stay where they are, as a rank's weights do: a decoding step
-// reads them all once, so no layout of these cores decodes faster than the probe reads.
+// reads them all once, so no layout of these cores decodes faster than the probe reads. Each thread
+// touches its share first, in huge pages where they can be had, and reads it by the fastest way
+// known (kernels/read_stream.h).
 //
 //   ASSIGN_OR_RETURN(auto probe, BandwidthProbe::Create(weight_bytes, {0, 1}));
 //   probe->Measure(3);
 //   probe->median_bytes_per_s();
 //
 // Owner and thread: one. Each Measure starts its threads, pinned, and ends them: between calls the
-// probe takes memory only. Fails with kInvalidArgument without cores.
+// probe takes memory only. Fails with kInvalidArgument without cores and kResourceExhausted without
+// memory.
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -27,15 +30,18 @@ class BandwidthProbe {
   // Beyond any cache a larger buffer is read no slower.
   static constexpr uint64_t kMostBytes = uint64_t{1} << 30U;
   static constexpr uint64_t kLeastBytes = uint64_t{1} << 16U;
+  // A pass reads a buffer that is smaller again, until it has read so much: it lies in a cache, and
+  // waking the threads would take as long as reading it once.
+  static constexpr uint64_t kPassBytes = uint64_t{1} << 24U;
 
   // `bytes` are brought into [kLeastBytes, kMostBytes]; a processor that is not allowed leaves its
   // thread unpinned.
   static Result<std::unique_ptr<BandwidthProbe>> Create(uint64_t bytes, std::vector<int> cpus);
 
-  // Reads everything `passes` times; each is one figure.
+  // Passes over everything; each is one figure.
   void Measure(uint32_t passes);
 
-  [[nodiscard]] uint64_t bytes() const { return words_.size() * sizeof(uint64_t); }
+  [[nodiscard]] uint64_t bytes() const { return word_count_ * sizeof(uint64_t); }
   [[nodiscard]] uint32_t cores() const { return static_cast<uint32_t>(cpus_.size()); }
   // Of all passes so far, bytes per second.
   [[nodiscard]] const std::vector<double>& figures() const { return figures_; }
@@ -45,18 +51,18 @@ class BandwidthProbe {
   [[nodiscard]] uint64_t sum() const { return sum_; }
 
  private:
-  // Memory that its reader touches first, so that it lies near him.
-  struct Words {
-    explicit Words(size_t n) : data(std::make_unique_for_overwrite<uint64_t[]>(n)), count(n) {}
-    [[nodiscard]] size_t size() const { return count; }
-    std::unique_ptr<uint64_t[]> data;
-    size_t count;
+  struct Unmap {
+    size_t bytes = 0;
+    void operator()(std::byte* p) const;
   };
+  using Memory = std::unique_ptr<std::byte, Unmap>;
 
-  BandwidthProbe(size_t words, std::vector<int> cpus) : cpus_(std::move(cpus)), words_(words) {}
+  BandwidthProbe(Memory memory, size_t words, std::vector<int> cpus);
 
   const std::vector<int> cpus_;
-  Words words_;
+  const Memory memory_;
+  const size_t word_count_;
+  uint64_t* const words_;  // [word_count_], at a border of huge pages
   bool touched_ = false;
   uint64_t sum_ = 0;
   std::vector<double> figures_;

@@ -97,7 +97,18 @@ Json PhaseJson(const Phases& phases) {
           {"wait_s", wait_s}};
 }
 
-Json RunJson(const BatchFigures& run) {
+Json OrNull(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+Json BoundsJson(const SpeedBounds& bounds) {
+  return {{"decode_bytes_per_token", bounds.decode_bytes_per_token},
+          {"decode_of_bandwidth", OrNull(bounds.decode_of_bandwidth)},
+          {"prefill_ops_per_token", bounds.prefill_ops_per_token},
+          {"prefill_of_peak", OrNull(bounds.prefill_of_peak)},
+          {"decode_ops_per_token", bounds.decode_ops_per_token},
+          {"decode_of_peak", OrNull(bounds.decode_of_peak)}};
+}
+
+Json RunJson(const BatchFigures& run, const SpeedBounds& bounds) {
   Json repeats = Json::array();
   for (size_t i = 0; i < run.prefill.size(); ++i) {
     repeats.push_back({{"prefill_tokens_per_s", run.prefill[i].tokens_per_s()},
@@ -108,12 +119,15 @@ Json RunJson(const BatchFigures& run) {
           {"decode_tokens_per_s", Rate(run.decode)},
           {"prefill", PhaseJson(run.prefill)},
           {"decode", PhaseJson(run.decode)},
+          {"bounds", BoundsJson(bounds)},
           {"repeats", std::move(repeats)}};
 }
 
-void AddLayout(const LayoutFigures& layout, Json* json) {
+void AddLayout(const SpeedReport& report, const LayoutFigures& layout, Json* json) {
   Json runs = Json::array();
-  for (const BatchFigures& run : layout.runs) runs.push_back(RunJson(run));
+  for (const BatchFigures& run : layout.runs) {
+    runs.push_back(RunJson(run, BoundsOf(report, layout, run)));
+  }
   (*json)["layout"] = layout.split.ToString();
   (*json)["threads"] = layout.threads;
   (*json)["tp_ceiling"] = layout.tp_ceiling;
@@ -121,7 +135,15 @@ void AddLayout(const LayoutFigures& layout, Json* json) {
   (*json)["bill"] = Json::parse(BillJson(layout.bill, layout.generated_tokens));
 }
 
-Json OrNull(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+Json PeakJson(const SpeedReport& report) {
+  Json cores = Json::array();
+  for (const PeakFigures& peak : report.peaks) {
+    cores.push_back({{"cores", peak.cores},
+                     {"ops_per_s", peak.median_ops_per_s},
+                     {"best_ops_per_s", peak.best_ops_per_s}});
+  }
+  return {{"kind", PeakKindName(report.work.peak)}, {"cores", std::move(cores)}};
+}
 
 Json ProbeJson(const SpeedReport& report) {
   Json cores = Json::array();
@@ -150,6 +172,28 @@ std::string SpeedTable(const LayoutFigures& layout) {
                     fmt::format("{:.3f}", decode["wait_s"].get<double>())});
   }
   return layout.Name() + "; bytes, transfer and waiting are decode's\n" + TextTable(rows);
+}
+
+std::string Percent(const std::optional<double>& share) {
+  return share ? fmt::format("{:.1f} %", *share * 100) : "-";
+}
+
+std::string BoundsTable(const SpeedReport& report, const LayoutFigures& layout) {
+  std::vector<std::vector<std::string>> rows = {{"batch", "prefill Mop a token", "of the peak",
+                                                 "decode MB a token", "of the bandwidth",
+                                                 "Mop a token", "of the peak"}};
+  for (const BatchFigures& run : layout.runs) {
+    const SpeedBounds bounds = BoundsOf(report, layout, run);
+    rows.push_back({fmt::format("{}", run.batch),
+                    fmt::format("{:.1f}", bounds.prefill_ops_per_token * 1e-6),
+                    Percent(bounds.prefill_of_peak),
+                    fmt::format("{:.2f}", bounds.decode_bytes_per_token * 1e-6),
+                    Percent(bounds.decode_of_bandwidth),
+                    fmt::format("{:.1f}", bounds.decode_ops_per_token * 1e-6),
+                    Percent(bounds.decode_of_peak)});
+  }
+  return fmt::format("beside what {} core{} can do\n", layout.cores, layout.cores == 1 ? "" : "s") +
+         TextTable(rows);
 }
 
 std::string RatioTable(const SpeedReport& report) {
@@ -182,6 +226,17 @@ std::string ProbeText(const SpeedReport& report) {
   return text;
 }
 
+std::string PeakText(const SpeedReport& report) {
+  std::string text;
+  for (const PeakFigures& peak : report.peaks) {
+    text += fmt::format("{} core{} compute{} {:.1f} Gop/s of {} (best {:.1f})\n", peak.cores,
+                        peak.cores == 1 ? "" : "s", peak.cores == 1 ? "s" : "",
+                        peak.median_ops_per_s * 1e-9, PeakKindName(report.work.peak),
+                        peak.best_ops_per_s * 1e-9);
+  }
+  return text;
+}
+
 std::string CeilingText(const SpeedReport& report) {
   const LayoutFigures& than = *report.against;
   std::string text;
@@ -206,6 +261,30 @@ double SpeedReport::MemoryGain(uint32_t cores, uint32_t than_cores) const {
     if (probe.cores == than_cores) than = probe.median_bytes_per_s;
   }
   return than > 0 ? of / than : 0;
+}
+
+SpeedBounds BoundsOf(const SpeedReport& report, const LayoutFigures& layout,
+                     const BatchFigures& run) {
+  const RequestShape shape{.batch = run.batch,
+                           .prompt_tokens = report.prompt_tokens,
+                           .output_tokens = report.output_tokens,
+                           .replicas = layout.split.dp * layout.split.teams};
+  SpeedBounds bounds{.decode_bytes_per_token = report.work.DecodeBytes(shape),
+                     .prefill_ops_per_token = report.work.PrefillOperations(shape),
+                     .decode_ops_per_token = report.work.DecodeOperations(shape)};
+  for (const ProbeFigures& probe : report.probes) {
+    if (probe.cores != layout.cores || probe.median_bytes_per_s <= 0) continue;
+    bounds.decode_of_bandwidth =
+        bounds.decode_bytes_per_token * Rate(run.decode) / probe.median_bytes_per_s;
+  }
+  for (const PeakFigures& peak : report.peaks) {
+    if (peak.cores != layout.cores || peak.median_ops_per_s <= 0) continue;
+    bounds.prefill_of_peak =
+        bounds.prefill_ops_per_token * Rate(run.prefill) / peak.median_ops_per_s;
+    if (run.batch == 1) continue;
+    bounds.decode_of_peak = bounds.decode_ops_per_token * Rate(run.decode) / peak.median_ops_per_s;
+  }
+  return bounds;
 }
 
 std::vector<SpeedRatio> RatiosOf(const SpeedReport& report) {
@@ -237,9 +316,9 @@ std::string SpeedJson(const SpeedReport& report) {
                {"output_tokens", report.output_tokens},
                {"same", report.difference.empty()}};
   if (!report.difference.empty()) json["difference"] = report.difference;
-  AddLayout(report.measured, &json);
+  AddLayout(report, report.measured, &json);
   json["against"] = nullptr;
-  if (report.against) AddLayout(*report.against, &json["against"]);
+  if (report.against) AddLayout(report, *report.against, &json["against"]);
   json["ratio"] = Json::array();
   for (const SpeedRatio& ratio : RatiosOf(report)) {
     json["ratio"].push_back({{"batch", ratio.batch},
@@ -251,6 +330,7 @@ std::string SpeedJson(const SpeedReport& report) {
                              {"decode_ceiling", OrNull(ratio.decode_ceiling)}});
   }
   json["probe"] = ProbeJson(report);
+  json["peak"] = PeakJson(report);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -259,12 +339,12 @@ std::string SpeedText(const SpeedReport& report) {
   std::string text =
       fmt::format("{}, {}; {} prompt and {} output tokens, medians of {}\n\n", report.model,
                   report.isa, report.prompt_tokens, report.output_tokens, repeats);
-  text += SpeedTable(report.measured) + "\n";
+  text += SpeedTable(report.measured) + BoundsTable(report, report.measured) + "\n";
   if (report.against) {
-    text += SpeedTable(*report.against) + "\n" + RatioTable(report);
-    text += CeilingText(report);
+    text += SpeedTable(*report.against) + BoundsTable(report, *report.against) + "\n";
+    text += RatioTable(report) + CeilingText(report);
   }
-  text += ProbeText(report);
+  text += ProbeText(report) + PeakText(report);
   text += report.difference.empty() ? "the same tokens in every run\n"
                                     : "NOT the same tokens: " + report.difference + "\n";
   if (report.measured.split.world_size() > 1) {

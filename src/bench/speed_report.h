@@ -9,6 +9,10 @@
 // their waiting for each other. The ceiling is T / T_least.
 // Decoding a single request reads all weights for a token, and does little else: the ceiling is
 // what the probe reads on one layout's cores over what it reads on the other's.
+//
+// Bounds. Each figure stands beside what the layout's cores can do at most: decoding beside the
+// bytes that its steps read (model_work.h) over those that the bandwidth probe reads, prefill and
+// the decoding of a batch beside their operations over the compute probe's.
 
 #include <cstdint>
 #include <optional>
@@ -16,6 +20,7 @@
 #include <vector>
 
 #include "bench/engine_speed.h"
+#include "bench/model_work.h"
 #include "comm/bill.h"
 #include "split/split.h"
 
@@ -48,6 +53,12 @@ struct ProbeFigures {
   double best_bytes_per_s = 0;
 };
 
+struct PeakFigures {
+  uint32_t cores = 0;
+  double median_ops_per_s = 0;
+  double best_ops_per_s = 0;
+};
+
 struct SpeedReport {
   std::string model;
   std::string isa;
@@ -57,6 +68,8 @@ struct SpeedReport {
   std::optional<LayoutFigures> against;  // the same batches and repeats, each right after
   uint64_t probe_bytes = 0;
   std::vector<ProbeFigures> probes;  // by cores: one, and those of each layout
+  ModelWork work;
+  std::vector<PeakFigures> peaks;  // of work.peak, by the same cores; none of the scalar kernels
   // Empty: every run of a batch gave the same tokens, in both layouts; else where they differ.
   std::string difference;
 
@@ -80,17 +93,32 @@ struct SpeedRatio {
 // Empty without a second layout.
 std::vector<SpeedRatio> RatiosOf(const SpeedReport& report);
 
+// Of a layout's run: medians, and their share of what its cores can do; nothing where there is no
+// probe of as many cores, and no decode_of_peak of a single request.
+struct SpeedBounds {
+  double decode_bytes_per_token = 0;
+  std::optional<double> decode_of_bandwidth = {};
+  double prefill_ops_per_token = 0;
+  std::optional<double> prefill_of_peak = {};
+  double decode_ops_per_token = 0;
+  std::optional<double> decode_of_peak = {};
+};
+SpeedBounds BoundsOf(const SpeedReport& report, const LayoutFigures& layout,
+                     const BatchFigures& run);
+
 // {"model", "isa", "prompt_tokens", "output_tokens", "same": true,
 //  "layout", "threads", "tp_ceiling", "runs": [{"batch", "prefill_tokens_per_s",
 //    "decode_tokens_per_s", "prefill": {"s", "bytes_per_token", "transfer_s", "wait_s"}, "decode":
-//    likewise, "repeats": [{"prefill_tokens_per_s", "decode_tokens_per_s"}]}], "bill": GET
-//    /v1/bill,
+//    likewise, "bounds": {"decode_bytes_per_token", "decode_of_bandwidth",
+//    "prefill_ops_per_token", "prefill_of_peak", "decode_ops_per_token", "decode_of_peak"},
+//    "repeats": [{"prefill_tokens_per_s", "decode_tokens_per_s"}]}], "bill": GET /v1/bill,
 //  "against": null or {"layout", "threads", "tp_ceiling", "runs", "bill"},
 //  "ratio": [{"batch", "prefill", "prefill_pairs", "prefill_ceiling", "decode", "decode_pairs",
 //             "decode_ceiling"}],
-//  "probe": {"bytes", "cores": [{"cores", "bytes_per_s", "best_bytes_per_s", "gain"}]}}
-// Figures are medians; times of transfer and waiting are the mean of the ranks; a ceiling that
-// there is none of is null, "difference" is there where "same" is false.
+//  "probe": {"bytes", "cores": [{"cores", "bytes_per_s", "best_bytes_per_s", "gain"}]},
+//  "peak": {"kind", "cores": [{"cores", "ops_per_s", "best_ops_per_s"}]}}
+// Figures are medians; times of transfer and waiting are the mean of the ranks; a ceiling or a
+// share that there is none of is null, "difference" is there where "same" is false.
 std::string SpeedJson(const SpeedReport& report);
 std::string SpeedText(const SpeedReport& report);
 

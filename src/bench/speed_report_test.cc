@@ -59,6 +59,16 @@ SpeedReport Sample() {
   report.probe_bytes = 1000000;
   report.probes = {{.cores = 1, .median_bytes_per_s = 1e10, .best_bytes_per_s = 1.1e10},
                    {.cores = 2, .median_bytes_per_s = 1.9e10, .best_bytes_per_s = 2e10}};
+  report.work.layer_bytes = 3e9;
+  report.work.head_bytes = 1e9;
+  report.work.layer_operations = 1e9;
+  report.work.head_operations = 1e8;
+  report.work.position_bytes = 1000;
+  report.work.position_operations = 2000;
+  report.work.windows = {0};
+  report.work.peak = PeakKind::kInt8Scaled;
+  report.peaks = {{.cores = 1, .median_ops_per_s = 2e10, .best_ops_per_s = 2.1e10},
+                  {.cores = 2, .median_ops_per_s = 4e10, .best_ops_per_s = 4.1e10}};
   return report;
 }
 
@@ -92,6 +102,39 @@ TEST(SpeedRatio, CeilingsAreOfTheSharesTheReductionsAndTheMemory) {
   EXPECT_FALSE(RatiosOf(report)[0].prefill_ceiling.has_value());
 }
 
+TEST(SpeedBounds, AreWhatTheLayoutsCoresCanDo) {
+  SpeedReport report = Sample();
+  const LayoutFigures& layout = report.measured;
+  // Of 100 tokens a prompt, 8 of output: positions seen are 50.5 and 104.5 in the mean.
+  SpeedBounds bounds = BoundsOf(report, layout, layout.runs[0]);
+  EXPECT_DOUBLE_EQ(bounds.prefill_ops_per_token, 1e9 + 1e6 + 50.5 * 2000);
+  EXPECT_DOUBLE_EQ(bounds.prefill_of_peak.value(),
+                   bounds.prefill_ops_per_token * (200.0 / 12) / 4e10);
+  EXPECT_DOUBLE_EQ(bounds.decode_bytes_per_token, 4e9 / 2 + 104.5 * 1000);
+  EXPECT_DOUBLE_EQ(bounds.decode_of_bandwidth.value(), bounds.decode_bytes_per_token * 4 / 1.9e10);
+  EXPECT_DOUBLE_EQ(bounds.decode_ops_per_token, 1.1e9 + 104.5 * 2000);
+  EXPECT_DOUBLE_EQ(bounds.decode_of_peak.value(), bounds.decode_ops_per_token * 4 / 4e10);
+  // One core of the other layout.
+  bounds = BoundsOf(report, *report.against, report.against->runs[0]);
+  EXPECT_DOUBLE_EQ(bounds.prefill_of_peak.value(), bounds.prefill_ops_per_token * 10 / 2e10);
+  EXPECT_DOUBLE_EQ(bounds.decode_of_bandwidth.value(), bounds.decode_bytes_per_token * 2 / 1e10);
+}
+
+TEST(SpeedBounds, ThatDoNotApplyAreNothing) {
+  SpeedReport report = Sample();
+  report.measured.runs[0].batch = 1;
+  SpeedBounds bounds = BoundsOf(report, report.measured, report.measured.runs[0]);
+  EXPECT_TRUE(bounds.prefill_of_peak && bounds.decode_of_bandwidth);
+  EXPECT_FALSE(bounds.decode_of_peak);
+  report.peaks.clear();
+  report.measured.cores = 3;
+  bounds = BoundsOf(report, report.measured, report.measured.runs[0]);
+  EXPECT_FALSE(bounds.prefill_of_peak || bounds.decode_of_bandwidth);
+  const auto json = nlohmann::json::parse(SpeedJson(report));
+  EXPECT_TRUE(json["runs"][0]["bounds"]["prefill_of_peak"].is_null());
+  EXPECT_TRUE(json["peak"]["cores"].empty());
+}
+
 TEST(SpeedReport, JsonHasTheFiguresOfBothLayouts) {
   const auto json = nlohmann::json::parse(SpeedJson(Sample()));
   EXPECT_EQ(json["same"], true);
@@ -116,6 +159,11 @@ TEST(SpeedReport, JsonHasTheFiguresOfBothLayouts) {
   EXPECT_EQ(json["bill"]["per_generated_token"]["generated_tokens"], 54);
   EXPECT_EQ(json["probe"]["bytes"], 1000000);
   EXPECT_DOUBLE_EQ(json["probe"]["cores"][1]["gain"], 1.9);
+  EXPECT_DOUBLE_EQ(run["bounds"]["decode_bytes_per_token"], 4e9 / 2 + 104.5 * 1000);
+  EXPECT_GT(run["bounds"]["decode_of_bandwidth"], 0);
+  EXPECT_GT(json["against"]["runs"][0]["bounds"]["decode_of_peak"], 0);
+  EXPECT_EQ(json["peak"]["kind"], "int8_scaled");
+  EXPECT_DOUBLE_EQ(json["peak"]["cores"][1]["ops_per_s"], 4e10);
 }
 
 TEST(SpeedReport, JsonOfOneLayoutHasNoRatio) {
@@ -140,6 +188,9 @@ TEST(SpeedReport, TextSaysWhatLimitsAndWhetherAnswersAreTheSame) {
   EXPECT_THAT(text, HasSubstr("at most 1.800x"));
   EXPECT_THAT(text, HasSubstr("the same tokens in every run"));
   EXPECT_THAT(text, HasSubstr("all_reduce"));
+  EXPECT_THAT(text, HasSubstr("beside what 2 cores can do"));
+  EXPECT_THAT(text, HasSubstr("42.1 %"));  // 2 GB a token, 4 a second, of 19 GB/s
+  EXPECT_THAT(text, HasSubstr("2 cores compute 40.0 Gop/s of int8_scaled (best 41.0)"));
   report.measured.split.pp = 2;
   EXPECT_THAT(SpeedText(report), testing::Not(HasSubstr("by the largest share alone")));
   report.difference = "request 0 differs";

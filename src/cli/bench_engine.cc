@@ -12,7 +12,9 @@
 #include "base/checked.h"
 #include "base/host.h"
 #include "bench/bandwidth_probe.h"
+#include "bench/compute_probe.h"
 #include "bench/engine_speed.h"
+#include "bench/model_work.h"
 #include "bench/speed_report.h"
 #include "cli/bench_flags.h"
 #include "cli/engine_host.h"
@@ -91,7 +93,10 @@ class EngineBench {
   uint32_t vocab_size_ = 0;
   std::string model_;
   std::vector<std::unique_ptr<Side>> sides_;
+  ModelWork work_;
+  // By the same numbers of cores; no peaks of the scalar kernels.
   std::vector<std::unique_ptr<BandwidthProbe>> probes_;
+  std::vector<std::unique_ptr<ComputeProbe>> peaks_;
   Answers answers_;
 };
 
@@ -109,6 +114,8 @@ Status EngineBench::Open() {
       if (!side.ok()) return sides_.empty() ? side.status() : side.status().Annotate("--against");
       sides_.push_back(*std::move(side));
     }
+    const RankOptions& loaded = sides_.front()->host->plan().executor;
+    ASSIGN_OR_RETURN(work_, WorkOf(*checkpoint, loaded.float_type, loaded.kv_shape));
   }
   for (const auto& side : sides_) RETURN_IF_ERROR(Start(side.get()));
   RETURN_IF_ERROR(MakeProbes());
@@ -221,13 +228,16 @@ Status EngineBench::MakeProbes() {
   std::sort(counts.begin(), counts.end());
   counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
   if (cpus.size() < counts.back()) cpus = UsableCores();
-  const ModelPlan& plan = sides_.front()->host->plan();
-  uint64_t bytes = plan.bytes.embedding + plan.bytes.head;
-  for (const LayerBytes& layer : plan.bytes.layers) bytes += layer.query + layer.kv + layer.ffn;
+  const Isa isa = sides_.front()->host->plan().executor.isa;
   for (const uint32_t count : counts) {
     const auto last = cpus.begin() + std::min<std::ptrdiff_t>(count, std::ssize(cpus));
-    ASSIGN_OR_RETURN(auto probe, BandwidthProbe::Create(bytes, {cpus.begin(), last}));
+    const std::vector<int> own(cpus.begin(), last);
+    ASSIGN_OR_RETURN(auto probe,
+                     BandwidthProbe::Create(static_cast<uint64_t>(work_.weight_bytes()), own));
     probes_.push_back(std::move(probe));
+    if (!HasPeak(isa)) continue;
+    ASSIGN_OR_RETURN(auto peak, ComputeProbe::Create(isa, work_.peak, own));
+    peaks_.push_back(std::move(peak));
   }
   return OkStatus();
 }
@@ -246,6 +256,7 @@ Status EngineBench::MeasureBatch(uint32_t batch) {
     }
     for (uint32_t pass = 0; pass < kProbePasses; ++pass) {
       for (const auto& probe : probes_) probe->Measure(1);
+      for (const auto& peak : peaks_) peak->Measure(1);
     }
   }
   return OkStatus();
@@ -274,6 +285,12 @@ SpeedReport EngineBench::Report() const {
     report.probes.push_back({.cores = probe->cores(),
                              .median_bytes_per_s = probe->median_bytes_per_s(),
                              .best_bytes_per_s = probe->best_bytes_per_s()});
+  }
+  report.work = work_;
+  for (const auto& peak : peaks_) {
+    report.peaks.push_back({.cores = peak->cores(),
+                            .median_ops_per_s = peak->median_ops_per_s(),
+                            .best_ops_per_s = peak->best_ops_per_s()});
   }
   report.difference = answers_.difference();
   return report;

@@ -19,6 +19,11 @@ greedy, a warm-up comes first; --max-num-seqs is the largest batch, --max-model-
 needs. Every run must give the same tokens, in both layouts: else the status is 1. A file of
 --expert-load is read, not written.
 
+Beside each figure stands what the layout's cores can do at most, measured between the runs: for
+decoding, the packed weights and the KV that a step reads, over what a probe reads of as many bytes;
+for prefill and for a batch, two operations for every weight of a token's matrices and those of its
+attention, over what the kernels' instructions compute on registers alone.
+
   cleave bench engine MODEL -tp 2 --threads 1 --against "-tp 1" --batch 1,32
   cleave bench engine MODEL -tp 2 --threads 1 --against "-tp 1 --threads 2" --json)";
 

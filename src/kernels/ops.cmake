@@ -36,4 +36,3 @@ endif()
 
 cleave_bench(NAME attention SOURCES attention_bench.cc attention_test_support.cc
              DEPS cleave_kernels)
-cleave_bench(NAME ops SOURCES ops_bench.cc DEPS cleave_kernels)

@@ -123,6 +123,10 @@ Result<PackedMatrix> PackedMatrix::Allocate(const TensorView& source, uint32_t r
   return m;
 }
 
+uint64_t PackedMatrix::BytesOf(DType dtype, uint64_t rows, const KPlan& plan) {
+  return CeilDiv<uint64_t>(rows, kRowsPerGroup) * plan.blocks.size() * LayoutOf(dtype).bytes;
+}
+
 void PackedMatrix::PackGroups(const TensorView& source, const RowMap& row_map, uint32_t begin,
                               uint32_t end) {
   const RecordLayout layout = LayoutOf(dtype_);

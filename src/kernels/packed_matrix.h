@@ -49,6 +49,9 @@ class PackedMatrix {
   // After all groups are packed: computes max_row_norm() from the packed values.
   void Finish();
 
+  // bytes() of a matrix of that type, outputs and plan, without making it.
+  static uint64_t BytesOf(DType dtype, uint64_t rows, const KPlan& plan);
+
   PackedMatrix() = default;
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] uint32_t rows() const { return rows_; }

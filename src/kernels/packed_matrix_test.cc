@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <thread>
 
@@ -42,6 +43,7 @@ TEST_P(EveryType, SlicesFollowTheRowMapAndThePlan) {
   const std::vector<UnitRange> held{{1, 2}, {4, 6}};
   Result<PackedMatrix> m = PackedMatrix::Allocate(w.view, 20, RowPlan(cols, 80, 64, held));
   ASSERT_TRUE(m.ok());
+  EXPECT_EQ(PackedMatrix::BytesOf(GetParam(), 20, m->plan()), m->bytes());
   const auto map = [](uint64_t r) { return 39 - r; };
   std::thread other([&] { m->PackGroups(w.view, map, 1, 2); });
   m->PackGroups(w.view, map, 0, 1);
@@ -87,7 +89,8 @@ TEST_P(EveryType, PackedSizeStaysNearTheFiles) {
 
 TEST(PackedMatrixTest, DamagedScalesMakeTheNormInfinite) {
   Weights w = MakeWeights(DType::kQ41, 16, 64, 5);
-  PutHalf(std::numeric_limits<float>::quiet_NaN(), w.bytes.data() + 20);
+  const uint16_t damaged = FloatToHalf(std::numeric_limits<float>::quiet_NaN());
+  std::memcpy(w.bytes.data() + 20, &damaged, sizeof damaged);
   EXPECT_TRUE(std::isinf(Pack(w.view, ColumnPlan(64)).max_row_norm()));
   Weights f = MakeWeights(DType::kF32, 16, 64, 5);
   const float inf = -std::numeric_limits<float>::infinity();
