@@ -9,7 +9,7 @@ namespace cleave {
 namespace {
 
 const PeakLoop& LoopOf(Isa isa, PeakKind kind) {
-  const bool wide = isa == Isa::kAvx512;
+  const bool wide = isa >= Isa::kAvx512;
   switch (kind) {
     case PeakKind::kInt8Scaled:
       return wide ? kPeakInt8Avx512 : kPeakInt8Avx2;
