@@ -92,6 +92,7 @@ void UnpackGroups(const MatmulJob& job, uint32_t begin, uint32_t end, std::byte*
   const size_t stride = t.act_stride;
   const size_t codes = 256 * static_cast<size_t>(half);
   uint32_t i = 0;
+#pragma GCC unroll 1  // unrolled, addresses would not fit the registers
   for (; i + 2 <= count; i += 2) {
     _tile_zero(0);
     _tile_loadd(2, acts + static_cast<size_t>(32) * i, stride);
@@ -150,6 +151,7 @@ void AmxTile(Tile* t) {
     const uint32_t left = t->blocks - first;
     const uint32_t count = left < kBatch ? left : kBatch;
     MakeDots(*t, block + first, acts + static_cast<size_t>(32) * first, count, 0, scratch);
+#pragma GCC unroll 1
     for (uint32_t i = 0; i < count; ++i) {
       const size_t cell = static_cast<size_t>(first + i) * kAmxRows;
       AddDots(scratch->dots[i], block[first + i].scale[0], t->scale + cell, &c);
@@ -179,6 +181,7 @@ void AmxTileOfHalves(Tile* t) {
     const int8_t* from = acts + static_cast<size_t>(32) * first;
     MakeDots(*t, block + first, from, count, 0, scratch);
     MakeDots(*t, block + first, from, count, 1, scratch + 1);
+#pragma GCC unroll 1
     for (uint32_t i = 0; i < 2 * count; ++i) {
       const uint32_t b = first + i / 2;
       AddDots(scratch[i % 2].dots[i / 2], block[b].scale[i % 2],

@@ -20,6 +20,9 @@ constexpr size_t kPanelBytes = static_cast<size_t>(384) << 10;
 constexpr size_t kGroupsBytes = static_cast<size_t>(256) << 10;
 constexpr uint32_t kMinPanelRows = 48;
 
+// Results' lines are asked for this many tiles before they are written.
+constexpr uint32_t kFetchAhead = 3;
+
 using TileKernel = void (*)(Tile*);
 
 // How a kernel wants its tiles.
@@ -68,7 +71,7 @@ inline void RunTile(const MatmulJob& job, const TileShape& shape, uint32_t group
   const std::byte* stream =
       job.records + static_cast<size_t>(group) * job.blocks * shape.layout.bytes;
   StartTile(job, row, rows, tile);
-  FetchResults(job, group, row, rows);
+  if (group + kFetchAhead < job.group_end) FetchResults(job, group + kFetchAhead, row, rows);
   const std::byte* acts =
       static_cast<const std::byte*>(job.acts) + row * tile->act_stride * shape.act_bytes;
   uint32_t sum_group = 0;
