@@ -4,6 +4,7 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -28,9 +29,10 @@ constexpr std::chrono::microseconds kSpin{30};
 constexpr std::chrono::microseconds kYield{200};
 constexpr int kPausesPerLook = 8;  // a pause is 40-140 cycles, a look at the clock about as much
 
-// A yield that took this long ran somebody else: then spinning only keeps the processor from the
-// thread that is waited for, and yielding gives whole time slices away, whereas a sleeper that is
-// woken runs at once. So for a while threads sleep soon.
+// A yield that took this long and switched threads ran somebody else: then spinning only keeps the
+// processor from the thread that is waited for, and yielding gives whole time slices away, whereas
+// a sleeper that is woken runs at once. So for a while threads sleep soon. (Without a switch it was
+// an interrupt, or the host took the processor: sleeping would not help.)
 constexpr std::chrono::microseconds kSliceLost{10};
 constexpr std::chrono::milliseconds kCrowdedFor{50};
 constexpr std::chrono::microseconds kCrowdedSpin{5};
@@ -64,6 +66,13 @@ class alignas(kLines) Signal {
   std::atomic<uint32_t> value_{0};
   std::atomic<uint32_t> sleepers_{0};
 };
+
+// How often this thread gave its processor to another.
+int64_t SwitchesOfSelf() {
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_nvcsw + usage.ru_nivcsw;
+}
 
 // Best effort: a processor outside the allowed set leaves the thread where it was.
 void PinSelf(int cpu) {
@@ -104,6 +113,7 @@ struct ThreadPool::State {
         start.time_since_epoch().count() < crowded_until.load(std::memory_order_relaxed);
     const Clock::duration spin = crowded ? kCrowdedSpin : kSpin;
     const Clock::duration patience = crowded ? spin : spin + kYield;
+    int64_t switches = -1;  // before the first yield: not known
     for (Clock::time_point now = start; now - start < patience;) {
       if (signal->Value() != old) return;
       if (now - start < spin) {
@@ -111,9 +121,10 @@ struct ThreadPool::State {
         now = Clock::now();
         continue;
       }
+      if (switches < 0) switches = SwitchesOfSelf();
       sched_yield();
       const Clock::time_point after = Clock::now();
-      if (after - now > kSliceLost) {
+      if (after - now > kSliceLost && SwitchesOfSelf() != switches) {
         crowded_until.store((after + kCrowdedFor).time_since_epoch().count(),
                             std::memory_order_relaxed);
         break;
