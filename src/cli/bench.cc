@@ -22,8 +22,10 @@ constexpr char kBenchHelp[] =
     R"(usage: cleave bench perplexity MODEL FILE [--context 512] [--json]
        cleave bench engine MODEL [-tp 2 -pp 2 -dp 2 …] [--against "-tp 1"] [--batch 1,32]
                            [--prompt-tokens 512 --output-tokens 128 --repeats 3] [--json]
+       cleave bench kernels [--types Q4_1,Q8_0,BF16] [--shape 1536x576] [--rows 1,4,12,32,512]
+                            [--isa avx2] [--threads 1] [--sum column|row] [--json]
 
-cleave bench perplexity --help and cleave bench engine --help list every flag.
+--help after perplexity, engine or kernels lists every flag.
 )";
 
 int Report(std::string_view verb, const Status& status) {
@@ -102,6 +104,7 @@ int RunBench(const std::vector<std::string>& args) {
     return RunPerplexity({args.begin() + 1, args.end()});
   }
   if (!args.empty() && args[0] == "engine") return RunBenchEngine({args.begin() + 1, args.end()});
+  if (!args.empty() && args[0] == "kernels") return RunBenchKernels({args.begin() + 1, args.end()});
   const bool asked = !args.empty() && (args[0] == "--help" || args[0] == "-h");
   fmt::print(asked ? stdout : stderr, "{}", kBenchHelp);
   return asked ? 0 : 2;

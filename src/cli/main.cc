@@ -20,6 +20,7 @@ usage: cleave VERB [options]
   bench perplexity MODEL FILE
                           perplexity of a text
   bench engine MODEL      prefill and decode speed of any layout, without HTTP
+  bench kernels           speed of the matrix products beside this machine's limits
 
 MODEL is a .gguf file, a Hugging Face folder, or a Hub name such as org/model.
 A first step:

@@ -11,6 +11,7 @@ int RunServe(const std::vector<std::string>& args);
 int RunChat(const std::vector<std::string>& args);
 int RunBench(const std::vector<std::string>& args);
 int RunBenchEngine(const std::vector<std::string>& args);
+int RunBenchKernels(const std::vector<std::string>& args);
 // A rank's process: serve starts it, with its orders on a socket.
 int RunWorkerVerb();
 
