@@ -20,6 +20,7 @@ Result<std::vector<ProductOptions>> Products(const std::vector<std::string>& arg
 
 std::vector<std::string_view> Names(const std::vector<ProductOptions>& products) {
   std::vector<std::string_view> names;
+  names.reserve(products.size());
   for (const ProductOptions& options : products) names.push_back(NameOf(options.dtype));
   return names;
 }
