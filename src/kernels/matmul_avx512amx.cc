@@ -137,8 +137,9 @@ template <bool kMin>
   }
 }
 
-// One scale a block.
-template <bool kMin>
+// Where each half of a block has its scale, the dots of both one after the other, as of twice as
+// many blocks.
+template <uint32_t kScales, bool kMin>
 void AmxTile(Tile* t) {
   auto* scratch = reinterpret_cast<Scratch*>(t->scratch);
   const auto* block = reinterpret_cast<const Unpacked*>(t->unpacked);
@@ -150,43 +151,18 @@ void AmxTile(Tile* t) {
   for (uint32_t first = 0; first < t->blocks; first += kBatch) {
     const uint32_t left = t->blocks - first;
     const uint32_t count = left < kBatch ? left : kBatch;
-    MakeDots(*t, block + first, acts + static_cast<size_t>(32) * first, count, 0, scratch);
-#pragma GCC unroll 1
-    for (uint32_t i = 0; i < count; ++i) {
-      const size_t cell = static_cast<size_t>(first + i) * kAmxRows;
-      AddDots(scratch->dots[i], block[first + i].scale[0], t->scale + cell, &c);
-      AddMin<kMin>(block[first + i].min, t->scaled_sum + cell, &c);
-      if (end != last_end && first + i + 1 == *end) {
-        CloseSumGroup<false>(t, &c);
-        ++end;
-      }
+    for (uint32_t half = 0; half < kScales; ++half) {
+      MakeDots(*t, block + first, acts + static_cast<size_t>(32) * first, count, half,
+               scratch + half);
     }
-  }
-  StoreChains(c, t);
-}
-
-// A scale for each half of a block: the dots of both halves one after the other, as twice as many
-// blocks of one.
-void AmxTileOfHalves(Tile* t) {
-  auto* scratch = reinterpret_cast<Scratch*>(t->scratch);
-  const auto* block = reinterpret_cast<const Unpacked*>(t->unpacked);
-  const auto* acts = static_cast<const int8_t*>(t->acts);
-  const uint32_t* end = t->ends;
-  const uint32_t* last_end = t->ends + t->end_count;
-  Chains<kAmxRows> c;
-  LoadChains(*t, &c);
-  for (uint32_t first = 0; first < t->blocks; first += kBatch) {
-    const uint32_t left = t->blocks - first;
-    const uint32_t count = left < kBatch ? left : kBatch;
-    const int8_t* from = acts + static_cast<size_t>(32) * first;
-    MakeDots(*t, block + first, from, count, 0, scratch);
-    MakeDots(*t, block + first, from, count, 1, scratch + 1);
 #pragma GCC unroll 1
-    for (uint32_t i = 0; i < 2 * count; ++i) {
-      const uint32_t b = first + i / 2;
-      AddDots(scratch[i % 2].dots[i / 2], block[b].scale[i % 2],
-              t->scale + static_cast<size_t>(b) * kAmxRows, &c);
-      if (i % 2 == 1 && end != last_end && b + 1 == *end) {
+    for (uint32_t i = 0; i < kScales * count; ++i) {
+      const uint32_t half = i % kScales;
+      const uint32_t b = first + i / kScales;
+      const size_t cell = static_cast<size_t>(b) * kAmxRows;
+      AddDots(scratch[half].dots[i / kScales], block[b].scale[half], t->scale + cell, &c);
+      AddMin<kMin>(block[b].min, t->scaled_sum + cell, &c);
+      if (half + 1 == kScales && end != last_end && b + 1 == *end) {
         CloseSumGroup<false>(t, &c);
         ++end;
       }
@@ -198,9 +174,9 @@ void AmxTileOfHalves(Tile* t) {
 template <DType kType>
 constexpr KernelTable TableOf() {
   constexpr RecordLayout kLayout = LayoutOf(kType);
-  static_assert(kLayout.scales == 1 || !kLayout.has_min);
+  static_assert(kLayout.scales == 1 || !kLayout.has_min);  // else a minimum would be added twice
   KernelTable table = Kernels<Int8Format<kType>>::kTable;
-  table.by_rows[kAmxRows] = kLayout.scales == 2 ? AmxTileOfHalves : AmxTile<kLayout.has_min>;
+  table.by_rows[kAmxRows] = AmxTile<kLayout.scales, kLayout.has_min>;
   return table;
 }
 
