@@ -110,7 +110,7 @@ Result<std::vector<DType>> ParseTypes(const std::string& text, uint32_t k) {
 
 Result<Isa> ParseIsa(const std::string& text) {
   if (text == "auto") return ChooseIsa();
-  for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
+  for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
     if (text != IsaName(isa)) continue;
     if (CpuSupports(isa)) return isa;
     return InvalidArgument(
@@ -118,7 +118,7 @@ Result<Isa> ParseIsa(const std::string& text) {
                     "it has",
                     text));
   }
-  return InvalidArgument(fmt::format("--isa {}: use auto, scalar, avx2 or avx512", text));
+  return InvalidArgument(fmt::format("--isa {}: use auto, scalar, avx2, avx512 or amx", text));
 }
 
 void Show(const std::string& what) {
@@ -179,7 +179,7 @@ void KernelFlags::AddTo(OptionTable* table) {
                 &others);
   const std::string how = "How";
   table->OneOf(how, "--isa", "Instruction set; auto: as the engine chooses it",
-               {"auto", "scalar", "avx2", "avx512"}, &isa);
+               {"auto", "scalar", "avx2", "avx512", "amx"}, &isa);
   table->Count(how, "--threads", "Threads, a core each", 1, 1024, &threads);
   table->Switch(how, "--cached", "One copy of the matrix, which a cache may hold", &cached);
   table->Count(how, "--bytes", "Of all copies of the matrix together", 1, int64_t{1} << 30U,

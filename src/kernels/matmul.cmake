@@ -4,7 +4,7 @@ cleave_isa_sources(avx2 matmul_avx2.cc peak_avx2.cc prepare_avx2.cc read_stream_
 cleave_isa_sources(avx512 matmul_avx512.cc peak_avx512.cc prepare_avx512.cc
                     read_stream_avx512.cc)
 cleave_isa_sources(avx512bf16 matmul_avx512bf16.cc peak_avx512bf16.cc)
-cleave_isa_sources(avx512amx matmul_avx512amx.cc)
+cleave_isa_sources(avx512amx matmul_avx512amx.cc peak_avx512amx.cc)
 # Loops over plain arrays that only vectorise at this level; the arithmetic is spelled out.
 set_source_files_properties(matmul.cc matmul_scalar.cc packed_matrix.cc read_stream.cc
                             weight_block.cc PROPERTIES COMPILE_OPTIONS "-O3")

@@ -12,6 +12,7 @@ const PeakLoop& LoopOf(Isa isa, PeakKind kind) {
   const bool wide = isa >= Isa::kAvx512;
   switch (kind) {
     case PeakKind::kInt8Scaled:
+      if (isa == Isa::kAmx) return kPeakInt8Amx;
       return wide ? kPeakInt8Avx512 : kPeakInt8Avx2;
     case PeakKind::kBf16:
       if (wide && CpuHasFastBf16Dot()) return kPeakDotBf16;

@@ -1,7 +1,8 @@
 #pragma once
 // Peak: what one core computes at most with the instructions that the products of kernels/matmul.h
 // are made of. RunPeak issues just these, on registers alone: nothing is loaded, stored or waited
-// for, so no product of that kind is faster; but AMX' dot products may be, which have no peak here.
+// for, so no product of that kind is faster. (AMX' dots go through the first cache: tiles have no
+// other way to the registers.)
 //
 //   kInt8Scaled  a block of 32 elements of quantised weights: dot products of 8-bit integers, the
 //                sum as fp32, the product of two scales, and their fma into the chain

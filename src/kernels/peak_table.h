@@ -23,5 +23,6 @@ extern const PeakLoop kPeakF32Avx2;
 extern const PeakLoop kPeakInt8Avx512;
 extern const PeakLoop kPeakF32Avx512;
 extern const PeakLoop kPeakDotBf16;  // by vdpbf16ps
+extern const PeakLoop kPeakInt8Amx;
 
 }  // namespace cleave
