@@ -7,6 +7,7 @@
 
 #include <immintrin.h>
 
+#include "kernels/amx_tiles.h"
 #include "kernels/int8_avx512.h"
 #include "kernels/matmul_job.h"
 #include "kernels/tile_avx512.h"
@@ -31,16 +32,8 @@ struct Scratch {
   alignas(64) int32_t dots[kBatch][kAmxRows][kLanes];
 };
 
-// Half a block at a time where halves have their own scales.
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {};
-  uint8_t rows[16] = {};
-};
-
-// Tiles 0 and 1: dots; 2 and 3: activations, 4 and 5: codes.
+// Tiles 0 and 1: dots; 2 and 3: activations, 4 and 5: codes. Half a block at a time where halves
+// have their own scales.
 inline void Configure(uint32_t scales) {
   TileConfig config;
   for (int t = 0; t < 2; ++t) {
@@ -51,13 +44,8 @@ inline void Configure(uint32_t scales) {
     config.row_bytes[4 + t] = 64;
     config.rows[4 + t] = static_cast<uint8_t>(8 / scales);
   }
-  // The compiler believes that the instruction reads eight bytes only.
-  asm volatile("" : : "r"(&config) : "memory");
-  _tile_loadconfig(&config);
+  LoadTileConfig(config);
 }
-
-// Nor does it know what memory tiles read and write.
-[[gnu::always_inline]] inline void TileFence() { asm volatile("" : : : "memory"); }
 
 template <DType kType>
 void UnpackGroups(const MatmulJob& job, uint32_t begin, uint32_t end, std::byte* to) {

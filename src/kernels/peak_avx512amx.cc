@@ -6,6 +6,7 @@
 
 #include <immintrin.h>
 
+#include "kernels/amx_tiles.h"
 #include "kernels/peak_table.h"
 
 namespace cleave {
@@ -20,17 +21,6 @@ template <typename V>
   asm volatile("" : "+v"(*v));
 }
 
-// The compiler does not know what memory tiles read and write.
-[[gnu::always_inline]] inline void TileFence() { asm volatile("" : : : "memory"); }
-
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {};
-  uint8_t rows[16] = {};
-};
-
 // Tiles 0 and 1: dots; 2: sixteen rows of activations, 3: a block of codes; all of them ones.
 [[gnu::noinline]] void FillTiles() {
   TileConfig config;
@@ -40,9 +30,8 @@ struct alignas(64) TileConfig {
   config.rows[3] = 8;
   alignas(64) int8_t ones[kRows * 64];
   for (int8_t& one : ones) one = 1;
-  // The compiler believes that the first instruction reads eight bytes only.
-  asm volatile("" : : "r"(&config), "r"(ones) : "memory");
-  _tile_loadconfig(&config);
+  asm volatile("" : : "r"(ones) : "memory");
+  LoadTileConfig(config);
   _tile_loadd(2, ones, 64);
   _tile_loadd(3, ones, 64);
   TileFence();

@@ -11,7 +11,7 @@ all: $(HEADERS:%=$(OUT)/%.ok)
 $(OUT)/%.ok: %
 	@mkdir -p $(@D)
 	@echo '#include "$(<:src/%=%)"' | $(CXX) $(FLAGS) \
-	  $(if $(findstring avx512,$<),$(AVX512)) $(if $(findstring avx2,$<),$(AVX2)) \
+	  $(if $(findstring amx,$<),$(AVX512) -mamx-tile -mamx-int8) $(if $(findstring avx512,$<),$(AVX512)) $(if $(findstring avx2,$<),$(AVX2)) \
 	  -x c++ -MMD -MP -MT $@ -MF $(OUT)/$*.d - || { echo "$<: does not compile alone"; exit 1; }
 	@touch $@
 

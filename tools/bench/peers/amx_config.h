@@ -8,7 +8,7 @@
 #include <immintrin.h>
 
 static inline void cleave_tile_loadconfig(const void* config) {
-  __asm__ volatile("ldtilecfg %0" ::"m"(*static_cast<const char (*)[64]>(config)));
+  __asm__ volatile("ldtilecfg %0" ::"m"(*static_cast<const char(*)[64]>(config)));
 }
 #define _tile_loadconfig cleave_tile_loadconfig
 #endif
