@@ -4,7 +4,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 if [ $# = 0 ]; then
-  mapfile -d '' -t files < <(find src tests tools \( -name '*.cc' -o -name '*.h' \) -print0 | sort -z)
+  mapfile -d '' -t files < <(find src tests tools \( -name '*.cc' -o -name '*.h' \) -print0 |
+    sort -z)
   set -- "${files[@]}"
 fi
 if ! said=$(clang-format --dry-run -Werror "$@" 2>&1); then
