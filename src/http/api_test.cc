@@ -196,6 +196,30 @@ TEST_F(ApiTest, AStreamWhoseReaderIsTooSlowEndsWithAnError) {
   EXPECT_THAT(Get("/metrics").body, HasSubstr("cleave_http_slow_readers_total 1\n"));
 }
 
+// What only waits for the server's own thread is no fault of the reader: the socket has room.
+TEST_F(ApiTest, AStreamOfASlowServerIsNotCut) {
+  constexpr size_t kSteps = 30;  // of 5000 bytes: far less than a socket holds
+  options_.limits.stream_buffer_bytes = 4096;
+  Serve();
+  for (size_t round = 0; round < 20; ++round) {
+    RawClient client(api_->port());
+    client.Send(PostText(kCompletions, R"({"prompt":"a","stream":true,"max_tokens":100})"));
+    ASSERT_TRUE(engine_.WaitSubmitted(round + 1));
+    const SequenceId id = engine_.submitted()[round].id;
+    for (size_t i = 1; i <= kSteps; ++i) {
+      engine_.Emit({Step(id, std::vector<int32_t>(1000, 256),
+                         i < kSteps ? FinishReason::kNone : FinishReason::kLength)});
+    }
+    const RawResponse r = client.Read();
+    ASSERT_TRUE(r.complete);
+    EXPECT_THAT(r.body, HasSubstr("[DONE]"));
+    auto events = Events(r.body);
+    events.pop_back();
+    EXPECT_EQ(JoinedText(events).size(), kSteps * 5000);
+  }
+  EXPECT_THAT(Get("/metrics").body, HasSubstr("cleave_http_slow_readers_total 0\n"));
+}
+
 TEST_F(ApiTest, AStreamThatNobodyReadsIsReset) {
   options_.limits.stream_buffer_bytes = 64 << 10;
   options_.limits.write_timeout = std::chrono::milliseconds(150);

@@ -1,6 +1,7 @@
 #include "http/connection.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
@@ -60,9 +61,10 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
   void AppendBody(std::string_view bytes);
   void EndAnswer();
   [[nodiscard]] bool chunks_allowed() const { return version_ >= 11; }
-  // One write may be of any size; what waits behind it may not.
-  [[nodiscard]] bool reader_is_behind() const {
-    return writing_ && out_.size() > core_->options.limits.stream_buffer_bytes;
+  // One write may be of any size; what waits behind it may not, unless it waits for this thread
+  // alone (it was stopped, or much came at once): then the socket would take more now.
+  [[nodiscard]] bool reader_is_behind() {
+    return writing_ && out_.size() > core_->options.limits.stream_buffer_bytes && !Writable();
   }
 
  private:
@@ -82,6 +84,7 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
   void Queue(std::string_view bytes);
   void Flush();
   void WriteSome();
+  [[nodiscard]] bool Writable();
   void OnWritten(ErrorCode ec, size_t bytes);
   void AfterAnswer();
   void Linger();
@@ -460,6 +463,11 @@ void Session::WriteSome() {
   socket_.async_write_some(
       asio::buffer(inflight_.data() + sent_, inflight_.size() - sent_),
       [self = shared_from_this()](ErrorCode ec, size_t bytes) { self->OnWritten(ec, bytes); });
+}
+
+bool Session::Writable() {
+  pollfd writable{socket_.native_handle(), POLLOUT, 0};
+  return ::poll(&writable, 1, 0) == 1 && (writable.revents & POLLOUT) != 0;
 }
 
 void Session::OnWritten(ErrorCode ec, size_t bytes) {

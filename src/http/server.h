@@ -58,7 +58,8 @@ class ResponseWriter {
   virtual void Start(Response head) = 0;
   // Queues bytes of a stream. What is queued during one posted function or request callback leaves
   // in one write. False, and nothing is queued, while more than Limits::stream_buffer_bytes wait
-  // behind the write in progress: the reader is too slow, and the stream should end with a reason.
+  // behind a write that the socket does not take: the reader is too slow, and the stream should end
+  // with a reason.
   virtual bool Write(std::string_view bytes) = 0;
   // Ends a stream; `last` is taken however slow the reader is. One that then takes nothing for
   // Limits::write_timeout is cut off by a reset, which nobody takes for an end.
