@@ -148,6 +148,7 @@ void AmxTile(Tile* t) {
       const uint32_t half = i % kScales;
       const uint32_t b = first + i / kScales;
       const size_t cell = static_cast<size_t>(b) * kAmxRows;
+      t->ahead.FetchPiece();
       AddDots(scratch[half].dots[i / kScales], block[b].scale[half], t->scale + cell, &c);
       AddMin<kMin>(block[b].min, t->scaled_sum + cell, &c);
       if (half + 1 == kScales && end != last_end && b + 1 == *end) {

@@ -31,6 +31,22 @@ struct Panel {
   float power[kMaxPanelRows];                   // gate · 2^shift; 1 when column-parallel
 };
 
+// Records that come into the second cache while others are computed: a kernel that unpacks reads a
+// stretch of them at once, and would wait for all of it.
+struct Ahead {
+  const std::byte* at = nullptr;
+  const std::byte* end = nullptr;
+  size_t bytes_a_piece = 0;
+
+  [[gnu::always_inline]] void FetchPiece() {
+    if (at == end) return;
+    const bool last = static_cast<size_t>(end - at) <= bytes_a_piece;
+    const std::byte* stop = last ? end : at + bytes_a_piece;
+    for (; at < stop; at += 64) __builtin_prefetch(at, 0, 2);
+    at = stop;
+  }
+};
+
 struct Tile {
   // Of the tile, from the chunk's first block on: cells of the panel's tables.
   const float* scale;
@@ -55,6 +71,7 @@ struct Tile {
   uint32_t blocks;
   const uint32_t* ends;  // absolute block indices past the sum groups that end in this chunk
   uint32_t end_count;
+  Ahead ahead;    // pieces are asked for by kernels that unpack
   bool any_wide;  // then all rows count in int64, which is the same integer
 };
 

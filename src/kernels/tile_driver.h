@@ -152,6 +152,19 @@ inline void RunGroups(const MatmulJob& job, const TileShape& shape, const Kernel
   }
 }
 
+// The records of `groups` groups from `begin` on, or of those that there are, in so many pieces.
+inline Ahead NextStretch(const MatmulJob& job, const TileShape& shape, uint32_t begin,
+                         uint32_t groups, size_t pieces) {
+  const uint32_t left = job.group_end - begin;
+  const size_t group_bytes = static_cast<size_t>(job.blocks) * shape.layout.bytes;
+  Ahead ahead;
+  ahead.at = job.records + begin * group_bytes;
+  ahead.end = ahead.at + (left < groups ? left : groups) * group_bytes;
+  const size_t lines = static_cast<size_t>(ahead.end - ahead.at) / 64 + 1;
+  ahead.bytes_a_piece = (pieces == 0 ? lines : lines / pieces + 1) * 64;
+  return ahead;
+}
+
 inline void RunPanel(const MatmulJob& job, const TileShape& shape, const KernelTable& table,
                      const Unpacker& unpacker, const Panel& panel, Tile* tile) {
   const bool unpacks = unpacker.unpack != nullptr;
@@ -161,7 +174,11 @@ inline void RunPanel(const MatmulJob& job, const TileShape& shape, const KernelT
   for (uint32_t group = job.group_begin; group < job.group_end;) {
     const uint32_t left = job.group_end - group;
     const uint32_t end = group + (left < fit ? left : fit == 0 ? 1 : static_cast<uint32_t>(fit));
-    if (unpacks) unpacker.unpack(job, group, end, unpacker.unpacked);
+    if (unpacks) {
+      unpacker.unpack(job, group, end, unpacker.unpacked);
+      const size_t tiles = (panel.end - panel.begin) / kMaxTileRows * (end - group);
+      tile->ahead = NextStretch(job, shape, end, end - group, tiles * job.blocks);
+    }
     RunGroups(job, shape, table, unpacker, panel, group, end, tile);
     group = end;
   }
