@@ -8,7 +8,7 @@ MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
 CLEAVE := $(BUILD)/release/cleave
 
 .PHONY: help demo test quick build models soak grid setup setup-test sanitize checks format clean \
-        splits-table bench-peers
+        splits-table bench-peers bench-http
 
 help:
 	@echo "make demo      install, build, bring a small model, serve it, ask it a question"
@@ -22,6 +22,7 @@ help:
 	@echo "make splits-table  measures what each axis costs, into docs/splits.md (about 10 minutes)"
 	@echo "make bench-peers  Cleave beside llama.cpp and ik_llama.cpp, which it builds, into docs/performance.md"
 	@echo "               (hours, on an idle machine; PEERS_FLAGS=\"--quick --only 'Q4_1 llama.cpp'\" for a part)"
+	@echo "make bench-http  how much of the engine's speed arrives through HTTP (about 3 minutes, on an idle machine)"
 	@echo "make soak      500 clients for 5 minutes"
 	@echo "make format    clang-format over the sources"
 
@@ -65,6 +66,9 @@ bench-peers: build
 	@tools/setup.sh test
 	@tools/fetch_models.sh formats
 	@python3 tools/bench/peers/bench_peers.py $(CLEAVE) $(PEERS_FLAGS)
+
+bench-http: build models
+	@python3 tools/bench/http_share.py $(CLEAVE) $(MODEL)
 
 format:
 	@git ls-files '*.h' '*.cc' | xargs clang-format -i
