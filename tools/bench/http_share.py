@@ -138,8 +138,8 @@ def bench(args, share, prompt, tokens, batch, repeats=1):
         sizes = ["--prompt-tokens", prompt, "--output-tokens", tokens, "--batch", batch]
         command = [args.cleave, "bench", "engine", args.model, *args.flags.split(), "--json"]
         command += [str(word) for word in [*sizes, "--repeats", repeats]]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=TIMEOUT_S)
-        return json.loads(done.stdout)["runs"][0]
+        said = subprocess.check_output(command, text=True, timeout=TIMEOUT_S)
+        return json.loads(said)["runs"][0]
     finally:
         process.terminate()
         process.join()
@@ -179,8 +179,8 @@ def show_rate(name, pairs, bar):
     served, bare, client = (statistics.median(column) for column in zip(*pairs))
     met = share >= bar
     print(
-        f"{name}: {share:.1%} of the engine's speed ({served:.1f} of {bare:.1f} tok/s; bar {bar:.0%}"
-        f", {'met' if met else 'not met'}); client {client:.1%} of a core; "
+        f"{name}: {share:.1%} of the engine's speed ({served:.1f} of {bare:.1f} tok/s; bar "
+        f"{bar:.0%}, {'met' if met else 'not met'}); client {client:.1%} of a core; "
         f"pairs {' '.join(f'{one:.1%}' for one in shares)}"
     )
     return met

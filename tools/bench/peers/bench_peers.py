@@ -75,6 +75,11 @@ def options():
         "and that the file of --json has, unless --only finds them",
     )
     parser.add_argument("--write", metavar="FILE", help="the table into this document")
+    parser.add_argument(
+        "--without-avx512",
+        action="store_true",
+        help="beside llama.cpp built without AVX-512, Cleave with CLEAVE_ISA=avx2; lower bars",
+    )
     parser.add_argument("--list", action="store_true", help="names of the rows and their bars")
     return parser.parse_args()
 
@@ -155,10 +160,14 @@ def check_write(args, names):
     """Whether a table of the rows `names` may be written, before hours of measuring."""
     if args.quick or args.most_others > 4:
         raise Failed("--write wants a quiet machine and all repeats: no --quick, no --most-others")
-    missing = [cell.name for cell in rows.cells() if cell.name not in names]
+    missing = [cell.name for cell in rows.cells(None, args.with_avx512) if cell.name not in names]
     if missing:
         raise Failed(f"--write wants every row; without --only, or with --keep: {missing[0]}")
-    report.with_table(report.read_document(args.write), "")
+    report.with_table(report.read_document(args.write), "", report.PART[args.with_avx512])
+
+
+def results_name(args):
+    return ("quick" if args.quick else "results") + ("" if args.with_avx512 else "-avx2") + ".json"
 
 
 def bench(args):
@@ -166,19 +175,24 @@ def bench(args):
         "pairs": QUICK_PAIRS if args.quick else PAIRS,
         "repeats": QUICK_REPEATS if args.quick else REPEATS,
         "most_others": args.most_others / 100,
+        "with_avx512": args.with_avx512,
     }
     run = about_run(args, settings)
-    cells = rows.cells(args.only)
+    cells = rows.cells(args.only, args.with_avx512)
     if not cells:
         raise Failed(f"--only {args.only.pattern} finds no row; --list shows their names")
-    path = args.json or os.path.join(args.peers, "quick.json" if args.quick else "results.json")
+    path = args.json or os.path.join(args.peers, results_name(args))
     kept = report.kept_rows(path, run)
     shown = kept if args.keep else {}
     if args.only is None:
         cells = [cell for cell in cells if cell.name not in shown]
     if args.write:
         check_write(args, {cell.name for cell in cells} | set(shown))
-    builds = build.make_all(args.peers, ROOT, peers_of(cells), args.llama_source, args.ik_source)
+    peers = peers_of(cells) if args.with_avx512 else {rows.LLAMA}
+    sources = (args.llama_source, args.ik_source)
+    builds = build.make_all(args.peers, ROOT, peers, *sources, args.with_avx512)
+    if not args.with_avx512:
+        os.environ["CLEAVE_ISA"] = "avx2"
     models = models_there(cells, args)
     cpus = two_cores()
     os.sched_setaffinity(0, cpus)
@@ -189,7 +203,9 @@ def bench(args):
     text = report.table(run, results)
     print(text, end="")
     if args.write:
-        report.replace_file(args.write, report.with_table(report.read_document(args.write), text))
+        part = report.PART[args.with_avx512]
+        text = report.with_table(report.read_document(args.write), text, part)
+        report.replace_file(args.write, text)
     return 1 if any(row["verdict"] == pairs.NOT_MET for row in results) else 0
 
 
@@ -202,8 +218,9 @@ def peers_of(cells):
 
 def main():
     args = options()
+    args.with_avx512 = not args.without_avx512
     if args.list:
-        for cell in rows.cells(args.only):
+        for cell in rows.cells(args.only, args.with_avx512):
             print(f"{cell.name}: {cell.bar}x")
         return 0
     try:

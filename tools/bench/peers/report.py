@@ -6,7 +6,8 @@ import os
 import pairs
 from rows import METRICS
 
-BEGIN, END = "<!-- bench-peers", "<!-- bench-peers end -->"
+# Of a document: by whether AVX-512 was used.
+PART = {True: "bench-peers", False: "bench-peers-avx2"}
 
 HEAD = """\
 | file | metric | Cleave, tok/s | its flags | peer, tok/s | its configuration | ratio | bar \
@@ -70,13 +71,15 @@ def replace_file(path, text):
     os.replace(partial, path)
 
 
-def with_table(document, text):
-    """`document` with `text` between the lines of BEGIN and END; ValueError without them."""
+def with_table(document, text, part):
+    """`document` with `text` between the lines that begin and end `part`; ValueError without
+    them."""
+    begin, end = f"<!-- {part}: ", f"<!-- {part} end -->"
     lines = document.splitlines()
-    begins = [i for i, line in enumerate(lines) if line.startswith(BEGIN) and line != END]
-    if len(begins) != 1 or lines.count(END) != 1 or lines.index(END) < begins[0]:
-        raise ValueError(f"needs one line '{BEGIN} …' and, below it, one line '{END}'")
-    head, tail = lines[: begins[0] + 1], lines[lines.index(END) :]
+    begins = [i for i, line in enumerate(lines) if line.startswith(begin)]
+    if len(begins) != 1 or lines.count(end) != 1 or lines.index(end) < begins[0]:
+        raise ValueError(f"needs one line '{begin}…' and, below it, one line '{end}'")
+    head, tail = lines[: begins[0] + 1], lines[lines.index(end) :]
     return "\n".join([*head, text.rstrip("\n"), *tail]) + "\n"
 
 

@@ -124,9 +124,19 @@ ROWS = (
 )
 
 
-def cells(pattern=None):
-    """All, or those whose name the compiled `pattern` finds."""
-    found = [Cell(row, METRICS[key]) for row in ROWS for key in row.bars]
+# Of a bar, where neither side may use AVX-512.
+WITHOUT_AVX512 = {"decode": 0.8, "prefill": 0.5, "batch32": 0.5}
+
+
+def _without_avx512(row):
+    bars = {key: bar * WITHOUT_AVX512[key] for key, bar in row.bars.items()}
+    return dataclasses.replace(row, bars=bars)
+
+
+def cells(pattern=None, with_avx512=True):
+    """All, or those whose name the compiled `pattern` finds. Without AVX-512: beside llama.cpp."""
+    rows = ROWS if with_avx512 else [_without_avx512(row) for row in ROWS if row.peer == LLAMA]
+    found = [Cell(row, METRICS[key]) for row in rows for key in row.bars]
     return [cell for cell in found if pattern is None or pattern.search(cell.name)]
 
 
