@@ -23,17 +23,19 @@ struct LaneTiles {
     float* p;
   };
 
-  template <DType kType>
+  template <KvType kType>
   static constexpr size_t Size() {
-    return kType == DType::kF32 ? 4 : 2;
+    return kType == KvType::kF32 ? 4 : kType == KvType::kInt8 ? 1 : 2;
   }
 
-  template <DType kType>
+  template <KvType kType>
   static L LoadElements(const std::byte* p) {
-    if constexpr (kType == DType::kF32) {
+    if constexpr (kType == KvType::kF32) {
       return L::Load(reinterpret_cast<const float*>(p));
-    } else if constexpr (kType == DType::kF16) {
+    } else if constexpr (kType == KvType::kF16) {
       return L::LoadHalf(p);
+    } else if constexpr (kType == KvType::kInt8) {
+      return L::LoadInt8(p);
     } else {
       return L::LoadBrain(p);
     }
@@ -59,7 +61,7 @@ struct LaneTiles {
     }
   }
 
-  template <DType kType, int R, int N>
+  template <KvType kType, int R, int N>
   static void ScoreTile(const std::byte* const* keys, const Rows& rows, const Strip& strip,
                         uint32_t row, uint32_t group) {
     L sum[R][N];
@@ -82,7 +84,7 @@ struct LaneTiles {
     }
   }
 
-  template <DType kType, int R>
+  template <KvType kType, int R>
   static void Scores(const Chunk& chunk, const Rows& rows, const Strip& strip, uint32_t first,
                      uint32_t last) {
     uint32_t g = first;
@@ -99,7 +101,7 @@ struct LaneTiles {
   }
 
   // o[r][16·column …] += Σ p·v over positions [begin, end), ascending; at least one.
-  template <DType kType, int R, int N>
+  template <KvType kType, int R, int N>
   static void ValueTile(const Chunk& chunk, const Rows& rows, const Strip& strip, uint32_t row,
                         uint32_t column, uint32_t begin, uint32_t end) {
     float* o = strip.o + static_cast<size_t>(row) * rows.stride + column * kLanes;
@@ -134,7 +136,7 @@ struct LaneTiles {
     }
   }
 
-  template <DType kType, int R>
+  template <KvType kType, int R>
   static void Values(const Chunk& chunk, const Rows& rows, const Strip& strip, uint32_t row,
                      uint32_t begin, uint32_t end) {
     if (begin >= end) return;
