@@ -1,8 +1,7 @@
-// Attention of one layer of SmolLM2-135M's shape (9 query heads over 3 KV heads of 64, f16 cache)
-// and of a wider one, one thread. `bound` is the share of the fp32 multiply-add peak: 64 a cycle on
-// two 512-bit units at the clock that the processor holds.
-// Merge is what context parallelism adds for one row: `ranks` partials of one bin each off the
-// wire, and the answer.
+// Attention of one layer of SmolLM2-135M's shape (9 query heads over 3 KV heads of 64, f16 and
+// int8) and of a wider one, one thread. `bound` is the share of the fp32 multiply-add peak: 64 a
+// cycle on two 512-bit units at the clock that the processor holds. Merge is what context
+// parallelism adds for one row: `ranks` partials of one bin each off the wire, and the answer.
 
 #include <benchmark/benchmark.h>
 
@@ -120,6 +119,12 @@ void MeasureMerge(benchmark::State& state, Isa isa, PartialCode code) {
       ->Args({1, 1024})                                                       \
       ->Args({1, 2048})                                                       \
       ->Args({64, 512})                                                       \
+      ->Args({512, 512})                                                      \
+      ->Unit(benchmark::kMicrosecond);                                        \
+  BENCHMARK_CAPTURE(Measure, name##_smol_int8, isa, KvType::kInt8, 64, 3, 3)  \
+      ->Args({1, 128})                                                        \
+      ->Args({1, 1024})                                                       \
+      ->Args({1, 2048})                                                       \
       ->Args({512, 512})                                                      \
       ->Unit(benchmark::kMicrosecond);                                        \
   BENCHMARK_CAPTURE(Measure, name##_wide_bf16, isa, KvType::kBF16, 128, 8, 4) \
