@@ -144,7 +144,9 @@ class Tile {
       StartRun();
       for (uint32_t first = run; first < run + kRun; first += kChunk) {
         if (first + kChunk <= begin || first >= end) continue;
-        steps_.chunk_step(ReadChunk(first, begin, end), rows_);
+        Chunk chunk = ReadChunk(first, begin, end);
+        LookAhead(NextChunk(first), end, &chunk);
+        steps_.chunk_step(chunk, rows_);
       }
       for (uint32_t r = 0; r < count; ++r) {
         if (rows_.begin[r] < run + kRun && rows_.end[r] > run) bins_.AddRun(r);
@@ -194,6 +196,30 @@ class Tile {
     std::fill_n(rows_.m, rows_.count, -attention::kMaximumLimit);
   }
 
+  [[nodiscard]] const std::byte* BlockOf(uint32_t position) const {
+    const int32_t block = job_.block_table[position / shape_.block_tokens] - job_.first_block;
+    return job_.kv + static_cast<size_t>(block) * job_.block_stride;
+  }
+
+  // Of the own runs, the chunk after the one at `first`.
+  [[nodiscard]] uint32_t NextChunk(uint32_t first) const {
+    const uint32_t next = first + kChunk;
+    const uint32_t run = next / kRun;
+    const uint32_t others = (runs_.index + runs_.count - run % runs_.count) % runs_.count;
+    return others == 0 ? next : (run + others) * kRun;
+  }
+
+  // The keys of the chunk at `next` as far as it is seen; where it is not, what is in reach.
+  void LookAhead(uint32_t next, uint32_t end, Chunk* chunk) const {
+    const size_t key_bytes = shape_.head_dim * shape_.element_bytes();
+    for (uint32_t g = 0; g < kChunkGroups; ++g) {
+      const uint32_t position = next + g * kLanes;
+      chunk->next_keys[g] = position >= end
+                                ? chunk->keys[g]
+                                : BlockOf(position) + position % shape_.block_tokens * key_bytes;
+    }
+  }
+
   // The chunk's groups that hold a position of [begin, end): no other block is looked at.
   Chunk ReadChunk(uint32_t first, uint32_t begin, uint32_t end) {
     const uint32_t d = shape_.head_dim;
@@ -206,9 +232,8 @@ class Tile {
     for (uint32_t g = 0; g < kChunkGroups; ++g) {
       const uint32_t position = first + g * kLanes;
       if (position + kLanes <= begin || position >= end) continue;
-      const int32_t block = job_.block_table[position / shape_.block_tokens] - job_.first_block;
       const uint32_t offset = position % shape_.block_tokens;
-      const std::byte* base = job_.kv + static_cast<size_t>(block) * job_.block_stride;
+      const std::byte* base = BlockOf(position);
       const size_t element = shape_.element_bytes();
       const std::byte* keys = base + static_cast<size_t>(offset) * d * element;
       const std::byte* values =

@@ -51,13 +51,14 @@ enum class Scaling : uint8_t { kNone, kPerToken };
 
 // One chunk of K and V. Only groups that hold a position of the tile's range have pointers.
 struct Chunk {
-  KvType type;                              // of keys and values; what was widened is kF32
-  Scaling scaling;                          // as the cache has it
-  uint32_t first_position;                  // of the chunk; a multiple of 128
-  const std::byte* keys[kChunkGroups];      // [d][16]
-  const std::byte* values[kChunkGroups];    // [16][padded_dim]
-  const float* key_scales[kChunkGroups];    // [16] where there is scaling
-  const float* value_scales[kChunkGroups];  // [16] where there is scaling
+  KvType type;                               // of keys and values; what was widened is kF32
+  Scaling scaling;                           // as the cache has it
+  uint32_t first_position;                   // of the chunk; a multiple of 128
+  const std::byte* keys[kChunkGroups];       // [d][16]
+  const std::byte* values[kChunkGroups];     // [16][padded_dim]
+  const std::byte* next_keys[kChunkGroups];  // of the chunk after this one: to bring them in early
+  const float* key_scales[kChunkGroups];     // [16] where there is scaling
+  const float* value_scales[kChunkGroups];   // [16] where there is scaling
 };
 
 struct Steps {

@@ -46,6 +46,7 @@ struct Lanes {
     return {Bytes(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes))),
             Bytes(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes + 8)))};
   }
+  static void Prefetch(const void* p) { _mm_prefetch(p, _MM_HINT_T0); }
   static Lanes Set(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
   static Lanes Zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 

@@ -38,6 +38,7 @@ struct Lanes {
     const __m128i bytes = _mm_loadu_si128(static_cast<const __m128i*>(p));
     return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
   }
+  static void Prefetch(const void* p) { _mm_prefetch(p, _MM_HINT_T0); }
   static Lanes Set(float x) { return {_mm512_set1_ps(x)}; }
   static Lanes Zero() { return {_mm512_setzero_ps()}; }
 
