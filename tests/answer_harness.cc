@@ -81,6 +81,7 @@ Outcome RunRequests(const std::string& model, const Way& way, const Requests& re
   settings.max_num_batched_tokens = way.batched_tokens;
   settings.threads = way.threads;
   settings.block_size = kBlock;
+  settings.kv_cache_dtype = way.kv_cache_dtype;
   settings.max_model_len = 256;
   auto plan = PlanModel(**checkpoint, settings);
   EXPECT_TRUE(plan.ok()) << plan.status().ToString();

@@ -12,7 +12,7 @@
 
 namespace cleave {
 
-// How a set of requests is run; none of it may show in the answers.
+// How a set of requests is run; none of it may show in the answers, but for the cache's type.
 struct Way {
   const char* name;
   uint32_t threads = 2;
@@ -25,6 +25,7 @@ struct Way {
   uint32_t blocks_share = 100;  // of what all requests together need, in per cent
   uint32_t teams = 1;           // of who runs it
   uint32_t kv_partitions = 1;   // cp · dcp of who runs it
+  const char* kv_cache_dtype = "auto";
 };
 
 struct Answer {

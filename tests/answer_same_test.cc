@@ -28,10 +28,12 @@ const std::vector<Way>& Ways() {
 }
 
 void ExpectSameAnswers(const std::string& model, const Requests& requests,
-                       const std::vector<Way>& ways) {
-  const Outcome plain = RunRequests(model, {.name = "plain"}, requests);
+                       const std::vector<Way>& ways, const char* kv_cache_dtype = "auto") {
+  const Outcome plain =
+      RunRequests(model, {.name = "plain", .kv_cache_dtype = kv_cache_dtype}, requests);
   ASSERT_EQ(plain.answers.size(), requests.size());
-  for (const Way& way : ways) {
+  for (Way way : ways) {
+    way.kv_cache_dtype = kv_cache_dtype;
     const Isa wanted = std::string(way.isa) == "avx2" ? Isa::kAvx2 : Isa::kScalar;
     if (!CpuSupports(wanted)) continue;
     const Outcome other = RunRequests(model, way, requests);
@@ -58,6 +60,21 @@ TEST_P(AnswerSame, TinyModel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, AnswerSame, testing::ValuesIn(kTinyModels));
+
+// Plain, quantised, with windows, with experts; heads of 16, 32 and 80.
+class AnswerSameInt8Kv : public testing::TestWithParam<const char*> {};
+
+TEST_P(AnswerSameInt8Kv, TinyModel) {
+  const std::string model = std::string(CLEAVE_TINY) + "/" + GetParam();
+  const Requests requests = MakeRequests(16, 300, 40);
+  ExpectSameAnswers(model, requests, Ways(), "int8");
+  const Outcome int8 = RunRequests(model, {.name = "int8", .kv_cache_dtype = "int8"}, requests);
+  EXPECT_NE(int8.answers, RunRequests(model, {.name = "auto"}, requests).answers);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, AnswerSameInt8Kv,
+                         testing::Values("llama2", "llama3.gguf", "llama_head80.gguf", "gemma3",
+                                         "qwen3_moe.gguf"));
 
 std::string DemoModel(const char* name) {
   return std::string(CLEAVE_SOURCE_DIR) + "/models/" + name;

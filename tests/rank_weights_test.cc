@@ -55,6 +55,33 @@ TEST_P(RankWeights, AreWhatTheLayoutDeclares) {
   EXPECT_EQ(heads, settings.split.tp);
 }
 
+TEST(RankSizes, TheCachesTypeIsWhatTheFlagSays) {
+  auto checkpoint = OpenCheckpoint(std::string(CLEAVE_TINY) + "/llama3");
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().ToString();
+  ModelSettings settings;
+  const auto type_of = [&](const char* flag) {
+    settings.kv_cache_dtype = flag;
+    const auto plan = PlanModel(**checkpoint, settings);
+    EXPECT_TRUE(plan.ok()) << plan.status().ToString();
+    return plan->executor.kv_shape.type;
+  };
+  EXPECT_EQ(type_of("float32"), KvType::kF32);
+  EXPECT_EQ(type_of("f16"), KvType::kF16);
+  EXPECT_EQ(type_of("bf16"), KvType::kBF16);
+  EXPECT_EQ(type_of("int8"), KvType::kInt8);
+  EXPECT_EQ(type_of("int8_per_token_head"), KvType::kInt8);
+  settings.dtype = "float32";
+  EXPECT_EQ(type_of("auto"), KvType::kF32);
+  settings.dtype = "bfloat16";
+  EXPECT_EQ(type_of("auto"), KvType::kBF16);
+  settings.dtype = "float16";
+  EXPECT_EQ(type_of("auto"), KvType::kF16);
+  settings.kv_cache_dtype = "int4";
+  EXPECT_THAT(PlanModel(**checkpoint, settings).status().message(),
+              HasSubstr("--kv-cache-dtype int4: expected auto, float32, float16 or bfloat16, or "
+                        "int8"));
+}
+
 // Each replica holds the whole model: so many are too many for a share of any host.
 TEST(RankSizes, TooManyRanksForTheMemoryAreToldHowManyFit) {
   auto checkpoint = OpenCheckpoint(std::string(CLEAVE_TINY) + "/llama3");

@@ -19,11 +19,14 @@ ExecutorMaker MakerOf(const Split& split) {
 }
 
 void ExpectSameOverSplits(const std::string& model, const Requests& requests,
-                          const std::vector<Split>& splits, const std::vector<Way>& ways) {
-  const Outcome plain = RunRequests(model, {.name = "one rank"}, requests);
+                          const std::vector<Split>& splits, const std::vector<Way>& ways,
+                          const char* kv_cache_dtype) {
+  const Outcome plain =
+      RunRequests(model, {.name = "one rank", .kv_cache_dtype = kv_cache_dtype}, requests);
   ASSERT_EQ(plain.answers.size(), requests.size());
   for (const Split& split : splits) {
     for (Way way : ways) {
+      way.kv_cache_dtype = kv_cache_dtype;
       way.teams = split.teams;
       way.kv_partitions = KvPartitionsOf(split);
       const Outcome other = RunRequests(model, way, requests, MakerOf(split));
@@ -46,15 +49,17 @@ const std::vector<Way> kWays{
 struct Case {
   const char* model;
   std::vector<Split> splits;
+  const char* kv_cache_dtype = "auto";
 };
 
-void PrintTo(const Case& c, std::ostream* out) { *out << c.model; }
+void PrintTo(const Case& c, std::ostream* out) { *out << c.model << " " << c.kv_cache_dtype; }
 
 class SplitSame : public testing::TestWithParam<Case> {};
 
 TEST_P(SplitSame, TinyModel) {
   const std::string model = std::string(CLEAVE_TINY) + "/" + GetParam().model;
-  ExpectSameOverSplits(model, MakeRequests(10, 300, 24), GetParam().splits, kWays);
+  ExpectSameOverSplits(model, MakeRequests(10, 300, 24), GetParam().splits, kWays,
+                       GetParam().kv_cache_dtype);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -81,6 +86,12 @@ INSTANTIATE_TEST_SUITE_P(
                           {.tp = 2, .ep = 2},
                           {.tp = 4, .ep = 4},
                           {.tp = 3, .ep = 3, .tp_shares = {2, 1, 1}}}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Int8Kv, SplitSame,
+    testing::Values(Case{"llama3.gguf", {{.tp = 2}, {.pp = 2, .tp = 2}}, "int8"},
+                    Case{"llama_head80.gguf", {{.tp = 3}}, "int8"},
+                    Case{"mixtral_q8.gguf", {{.teams = 2, .ep = 2}}, "int8"}));
 
 // The first experts are said to be the hottest.
 Split WithCopies(Split split, uint32_t copies, uint32_t experts) {
@@ -129,9 +140,12 @@ INSTANTIATE_TEST_SUITE_P(Teams, SplitSame,
 struct LongCase {
   const char* model;
   Split split;
+  const char* kv_cache_dtype = "auto";
 };
 
-void PrintTo(const LongCase& c, std::ostream* out) { *out << c.model << " " << c.split.ToString(); }
+void PrintTo(const LongCase& c, std::ostream* out) {
+  *out << c.model << " " << c.split.ToString() << " " << c.kv_cache_dtype;
+}
 
 class ContextSame : public testing::TestWithParam<LongCase> {};
 
@@ -153,7 +167,8 @@ TEST_P(ContextSame, TinyModel) {
   for (SequenceSpec& s : requests) {
     if (s.prompt.size() > 1000) s.sampling.prompt_logprobs = -1;
   }
-  ExpectSameOverSplits(std::string(CLEAVE_TINY) + "/" + c.model, requests, {c.split}, kLongWays);
+  ExpectSameOverSplits(std::string(CLEAVE_TINY) + "/" + c.model, requests, {c.split}, kLongWays,
+                       c.kv_cache_dtype);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -166,7 +181,10 @@ INSTANTIATE_TEST_SUITE_P(
                     LongCase{"mixtral", {.tp = 2, .ep = 2, .dcp = 2}},
                     LongCase{"mixtral_q8.gguf", {.teams = 2, .ep = 4, .cp = 2}},
                     LongCase{"qwen3_moe.gguf", {.teams = 2, .tp = 2, .ep = 2, .dcp = 2}},
-                    LongCase{"qwen3_moe.gguf", {.tp = 2, .cp = 2}}));
+                    LongCase{"qwen3_moe.gguf", {.tp = 2, .cp = 2}},
+                    LongCase{"llama3.gguf", {.cp = 2}, "int8"},
+                    LongCase{"qwen2.gguf", {.tp = 2, .cp = 2, .dcp = 2}, "int8"},
+                    LongCase{"gemma3", {.tp = 2, .dcp = 2}, "int8"}));
 
 }  // namespace
 }  // namespace cleave

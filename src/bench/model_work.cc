@@ -145,8 +145,7 @@ Result<ModelWork> WorkOf(const Checkpoint& checkpoint, std::optional<DType> floa
   RETURN_IF_ERROR(counter.AddVector({WeightRole::kFinalNorm}, &work.head_bytes));
   const WeightRole head = config.tied_embeddings ? WeightRole::kEmbedding : WeightRole::kHead;
   RETURN_IF_ERROR(counter.AddMatrix({head}, plans.hidden, &work.head_bytes, &work.head_operations));
-  work.position_bytes =
-      2.0 * config.num_kv_heads * config.head_dim * static_cast<double>(kv_shape.element_bytes());
+  work.position_bytes = 1.0 * config.num_kv_heads * static_cast<double>(kv_shape.token_bytes());
   work.position_operations = 4.0 * config.num_heads * config.head_dim;
   work.peak = counter.MostCommon();
   return work;

@@ -92,7 +92,7 @@ class FakeCheckpoint final : public Checkpoint {
   std::string text_;
 };
 
-constexpr KvShape kF16Kv = {.dtype = DType::kF16, .head_dim = kHeadDim};
+constexpr KvShape kF16Kv = {.type = KvType::kF16, .head_dim = kHeadDim};
 // Weights of a layer: q and o, k and v, gate, up and down.
 constexpr double kAttentionWeights = 2.0 * kHidden * kHeadDim * (kHeads + kKvHeads);
 constexpr double kFfnWeights = 3.0 * kHidden * kFfn;
@@ -145,6 +145,13 @@ TEST(ModelWork, ATokenSeesItsContextAndNoMoreThanTheWindow) {
                                                       work->position_operations * (12.5 + 8));
   EXPECT_DOUBLE_EQ(work->DecodeBytes(shape),
                    work->layer_bytes + work->head_bytes + work->position_bytes * (12.5 + 8));
+}
+
+TEST(ModelWork, AnInt8CacheIsReadWithItsScales) {
+  const KvShape int8 = {.type = KvType::kInt8, .head_dim = kHeadDim};
+  const auto work = WorkOf(FakeCheckpoint(DType::kBF16, DType::kBF16), std::nullopt, int8);
+  ASSERT_TRUE(work.ok());
+  EXPECT_EQ(work->position_bytes, 2 * kKvHeads * (kHeadDim + 4));
 }
 
 TEST(ModelWork, ABatchSharesTheWeightsAndReplicasDoNot) {

@@ -85,13 +85,17 @@ class RowOp final : public Op {
 // The last `tokens` positions of a context, over one layer's cache.
 class AttentionOp final : public Op {
  public:
-  AttentionOp(uint32_t tokens, uint32_t context)
-      : tokens_(tokens), context_(context), table_(context / shape_.block_tokens) {
+  AttentionOp(KvType type, uint32_t tokens, uint32_t context)
+      : shape_{.type = type, .head_dim = kHeadDim, .block_tokens = 16},
+        tokens_(tokens),
+        context_(context),
+        table_(context / shape_.block_tokens) {
     std::iota(table_.begin(), table_.end(), 0);
   }
 
   [[nodiscard]] std::string name() const override {
-    return fmt::format("attention, {} token{} of {}", tokens_, tokens_ == 1 ? "" : "s", context_);
+    return fmt::format("attention, {} token{} of {}{}", tokens_, tokens_ == 1 ? "" : "s", context_,
+                       shape_.type == KvType::kInt8 ? ", int8" : "");
   }
   [[nodiscard]] uint64_t input_bytes() const override {
     return kKvHeads * table_.size() * shape_.head_bytes();
@@ -136,7 +140,7 @@ class AttentionOp final : public Op {
   }
 
  private:
-  const KvShape shape_{.dtype = DType::kF16, .head_dim = kHeadDim, .block_tokens = 16};
+  const KvShape shape_;
   const uint32_t tokens_;
   const uint32_t context_;
   std::vector<int32_t> table_;
@@ -191,9 +195,11 @@ std::vector<std::unique_ptr<Op>> RowOps() {
 
 std::vector<std::unique_ptr<Op>> AllOps() {
   std::vector<std::unique_ptr<Op>> ops;
-  ops.push_back(std::make_unique<AttentionOp>(1, 512));
-  ops.push_back(std::make_unique<AttentionOp>(1, 2048));
-  ops.push_back(std::make_unique<AttentionOp>(512, 512));
+  for (KvType type : {KvType::kF16, KvType::kInt8}) {
+    ops.push_back(std::make_unique<AttentionOp>(type, 1, 512));
+    ops.push_back(std::make_unique<AttentionOp>(type, 1, 2048));
+    ops.push_back(std::make_unique<AttentionOp>(type, 512, 512));
+  }
   for (auto& op : RowOps()) ops.push_back(std::move(op));
   return ops;
 }

@@ -30,6 +30,20 @@ TEST(BenchFlags, BatchesAreAListOfSizes) {
   }
 }
 
+TEST(BenchFlags, TheCachesTypeIsOneOfAList) {
+  EXPECT_EQ(Parsed({"m"}).model.Settings().kv_cache_dtype, "auto");
+  for (const char* type : {"auto", "f32", "bfloat16", "int8", "int8_per_token_head"}) {
+    EXPECT_EQ(Parsed({"m", "--kv-cache-dtype", type}).model.Settings().kv_cache_dtype, type);
+  }
+  BenchFlags flags;
+  OptionTable table("bench engine", "test");
+  flags.AddTo(&table);
+  const auto refused = table.Parse({"m", "--kv-cache-dtype", "fp8"});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.status().message(),
+              HasSubstr("'fp8' is not one of auto, f32, f16, bf16, int8"));
+}
+
 TEST(BenchFlags, ABatchLeavesRoomInAStepForPrefill) {
   EXPECT_TRUE(Parsed({"m", "--batch", "256"}).Batches().ok());
   EXPECT_TRUE(Parsed({"m", "--batch", "1", "--max-num-batched-tokens", "1"}).Batches().ok());

@@ -32,7 +32,7 @@ Status DryRun(const ServeFlags& flags, const std::string& path) {
   const KvShape& kv = plan.executor.kv_shape;
   const LayoutReport report{.layout = &plan.layout,
                             .bytes = &plan.bytes,
-                            .kv_head_bytes = kv.head_bytes() / kv.block_tokens,
+                            .kv_head_bytes = kv.token_bytes(),
                             .traffic = {.one_shot_max_bytes = WorldOptions().one_shot_max_bytes},
                             .expert_rows = ExpertWire(*checkpoint, plan.executor.float_type)};
   if (flags.json) {

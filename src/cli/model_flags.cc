@@ -13,8 +13,11 @@ void ModelFlags::AddTo(OptionTable* table) {
       "auto: as stored",
       {"auto", "float32", "float", "float16", "half", "bfloat16"}, &dtype);
   table->OneOf(section, "--kv-cache-dtype",
-               "Type of cached keys and values; auto: f32 for F32 weights, bf16 for bf16, else f16",
-               {"auto", "f32", "f16", "bf16", "float32", "float16", "bfloat16"}, &kv_cache_dtype);
+               "Type of cached keys and values; int8, also int8_per_token_head: with a scale for "
+               "every token and KV head; auto: f32 for F32 weights, bf16 for bf16, else f16",
+               {"auto", "f32", "f16", "bf16", "int8", "float32", "float16", "bfloat16",
+                "int8_per_token_head"},
+               &kv_cache_dtype);
   table->Count(section, "--block-size", "Tokens in a KV block: 16, 32, 64 or 128", 16, 128,
                &block_size);
   table->CountOrAuto(

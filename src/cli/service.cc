@@ -25,10 +25,6 @@ Result<std::string> TemplateText(const std::string& argument) {
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
-std::string CacheTypeName(DType dtype) {
-  return dtype == DType::kF32 ? "float32" : dtype == DType::kF16 ? "float16" : "bfloat16";
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Service>> Service::Start(const ServeFlags& flags) {
@@ -103,7 +99,7 @@ Status Service::Load(const LoadProgress& progress) {
                   .vocab_size = vocab_size});
   spdlog::info("ready on http://{}:{} after {:.2f} s ({}, {}, KV cache {})", flags_.host, port(),
                SecondsBetween(start, SteadyClock::now()), host_->settings().split.ToString(),
-               IsaName(rank.isa), CacheTypeName(rank.kv_shape.dtype));
+               IsaName(rank.isa), NameOf(rank.kv_shape.type));
   return OkStatus();
 }
 
@@ -128,7 +124,7 @@ EngineObserver* Service::AttachMetrics(const EngineConfig& config) {
                                 .block_size = config.block_size,
                                 .num_blocks = config.num_blocks,
                                 .max_concurrency = plan.sizing.MaxConcurrency(config.block_size),
-                                .cache_dtype = CacheTypeName(plan.executor.kv_shape.dtype),
+                                .cache_dtype = std::string(NameOf(plan.executor.kv_shape.type)),
                                 .enable_prefix_caching = config.enable_prefix_caching,
                                 .gpu_memory_utilization = flags_.model.gpu_memory_utilization,
                                 .kv_cache_memory_bytes = plan.sizing.kv_bytes});

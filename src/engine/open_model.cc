@@ -24,9 +24,16 @@ Result<std::optional<DType>> ParseFloatType(const std::string& flag, const std::
       fmt::format("{} {}: expected auto, float32, float16 or bfloat16", flag, text));
 }
 
-// The cache follows the weights: exact for F32, their own type for bf16, half otherwise.
-DType DefaultKvType(DType weights) {
-  return weights == DType::kF32 || weights == DType::kBF16 ? weights : DType::kF16;
+// Auto: the cache follows the weights: exact for F32, their own type for bf16, half otherwise.
+Result<KvType> ParseKvType(const std::string& text, DType weights) {
+  if (text == "int8" || text == "int8_per_token_head") return KvType::kInt8;
+  const auto type = ParseFloatType("--kv-cache-dtype", text);
+  if (!type.ok()) {
+    return InvalidArgument(
+        fmt::format("{}, or int8 (int8_per_token_head)", type.status().message()));
+  }
+  const DType as = type->value_or(weights);
+  return as == DType::kF32 ? KvType::kF32 : as == DType::kBF16 ? KvType::kBF16 : KvType::kF16;
 }
 
 // What every rank of every replica can hold on a host of so many bytes.
@@ -106,8 +113,6 @@ Result<ModelPlan> PlanModel(const Checkpoint& checkpoint, const ModelSettings& s
   ModelPlan plan;
   RankOptions& options = plan.executor;
   ASSIGN_OR_RETURN(options.float_type, ParseFloatType("--dtype", settings.dtype));
-  ASSIGN_OR_RETURN(const std::optional<DType> kv_type,
-                   ParseFloatType("--kv-cache-dtype", settings.kv_cache_dtype));
   const uint32_t block = settings.block_size;
   if (block != 16 && block != 32 && block != 64 && block != 128) {
     return InvalidArgument(
@@ -117,9 +122,8 @@ Result<ModelPlan> PlanModel(const Checkpoint& checkpoint, const ModelSettings& s
   if (options.float_type && (!IsQuantised(weights) || *options.float_type == DType::kF32)) {
     weights = *options.float_type;
   }
-  options.kv_shape = {.dtype = kv_type.value_or(DefaultKvType(weights)),
-                      .head_dim = config.head_dim,
-                      .block_tokens = block};
+  ASSIGN_OR_RETURN(const KvType kv_type, ParseKvType(settings.kv_cache_dtype, weights));
+  options.kv_shape = {.type = kv_type, .head_dim = config.head_dim, .block_tokens = block};
   ASSIGN_OR_RETURN(options.isa, ChooseIsa());
   options.threads = settings.threads;
   if (options.threads == 0) {

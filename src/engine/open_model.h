@@ -20,8 +20,9 @@
 namespace cleave {
 
 struct ModelSettings {
-  std::string dtype = "auto";           // auto, float32/float, float16/half, bfloat16
-  std::string kv_cache_dtype = "auto";  // auto, f32/float32, f16/float16, bf16/bfloat16
+  std::string dtype = "auto";  // auto, float32/float, float16/half, bfloat16
+  // auto, f32/float32, f16/float16, bf16/bfloat16, int8/int8_per_token_head
+  std::string kv_cache_dtype = "auto";
   uint32_t block_size = 16;
   std::optional<uint32_t> max_model_len;
   uint32_t max_num_seqs = 64;

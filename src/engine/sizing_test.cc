@@ -32,7 +32,7 @@ class SizingTest : public testing::Test {
     rank.ffn_columns = {0, 128};
     in.config = &config;
     in.rank = &rank;
-    in.kv_shape = {.dtype = DType::kF16, .head_dim = 16, .block_tokens = 16};
+    in.kv_shape = {.type = KvType::kF16, .head_dim = 16, .block_tokens = 16};
     in.weight_bytes = 1 << 20;
     in.memory_bytes = 1ULL << 30;
     in.max_num_seqs = 4;
@@ -69,6 +69,18 @@ TEST_F(SizingTest, TakesExactlyWhatIsDeclared) {
   ASSERT_TRUE(s.ok());
   EXPECT_EQ(s->num_blocks, 10U);
   EXPECT_EQ(s->max_model_len, 160U);  // auto: what fits
+}
+
+// A byte an element and four a row of 16, against two bytes an element.
+TEST_F(SizingTest, AnInt8CacheHoldsItsScalesToo) {
+  constexpr uint64_t kInt8BlockBytes = 2 * 2 * 2 * 16 * (16 + 4);
+  in.kv_cache_memory_bytes = 10 * kBlockBytes;
+  in.kv_shape.type = KvType::kInt8;
+  const auto s = ComputeSizing(in);
+  ASSERT_TRUE(s.ok());
+  EXPECT_EQ(s->num_blocks, 16U);  // 10 of f16
+  EXPECT_EQ(s->kv_bytes, 16 * kInt8BlockBytes);
+  EXPECT_EQ(s->max_model_len, 256U);
 }
 
 TEST_F(SizingTest, ARankPaysForWhatItHolds) {

@@ -1,7 +1,6 @@
 #include "kernels/attention.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "base/checked.h"
 #include "kernels/attention_partial.h"
@@ -19,11 +18,15 @@ using attention::kLanes;
 using attention::kRun;
 using attention::kTileRows;
 using attention::Rows;
+using attention::Scaling;
 using attention::Steps;
 using Buffers = AttentionScratch::Buffers;
 
 // With more rows than this, a chunk is widened to fp32 once instead of once per strip of rows.
 constexpr uint32_t kDirectRows = 12;
+
+// A block's scales: its bytes before them are a multiple of 32.
+const float* FloatsAt(const std::byte* at) { return reinterpret_cast<const float*>(at); }
 
 // The runs of a tile's rows, added up.
 class TileBins {
@@ -141,7 +144,9 @@ class Tile {
       StartRun();
       for (uint32_t first = run; first < run + kRun; first += kChunk) {
         if (first + kChunk <= begin || first >= end) continue;
-        steps_.chunk_step(ReadChunk(first, begin, end), rows_);
+        Chunk chunk = ReadChunk(first, begin, end);
+        LookAhead(NextChunk(first), end, &chunk);
+        steps_.chunk_step(chunk, rows_);
       }
       for (uint32_t r = 0; r < count; ++r) {
         if (rows_.begin[r] < run + kRun && rows_.end[r] > run) bins_.AddRun(r);
@@ -191,18 +196,44 @@ class Tile {
     std::fill_n(rows_.m, rows_.count, -attention::kMaximumLimit);
   }
 
+  [[nodiscard]] const std::byte* BlockOf(uint32_t position) const {
+    const int32_t block = job_.block_table[position / shape_.block_tokens] - job_.first_block;
+    return job_.kv + static_cast<size_t>(block) * job_.block_stride;
+  }
+
+  // Of the own runs, the chunk after the one at `first`.
+  [[nodiscard]] uint32_t NextChunk(uint32_t first) const {
+    const uint32_t next = first + kChunk;
+    const uint32_t run = next / kRun;
+    const uint32_t others = (runs_.index + runs_.count - run % runs_.count) % runs_.count;
+    return others == 0 ? next : (run + others) * kRun;
+  }
+
+  // The keys of the chunk at `next` as far as it is seen; where it is not, what is in reach.
+  void LookAhead(uint32_t next, uint32_t end, Chunk* chunk) const {
+    const size_t key_bytes = shape_.head_dim * shape_.element_bytes();
+    for (uint32_t g = 0; g < kChunkGroups; ++g) {
+      const uint32_t position = next + g * kLanes;
+      chunk->next_keys[g] = position >= end
+                                ? chunk->keys[g]
+                                : BlockOf(position) + position % shape_.block_tokens * key_bytes;
+    }
+  }
+
   // The chunk's groups that hold a position of [begin, end): no other block is looked at.
   Chunk ReadChunk(uint32_t first, uint32_t begin, uint32_t end) {
     const uint32_t d = shape_.head_dim;
     const bool widen =
-        rows_.padded_dim != d || (shape_.dtype != DType::kF32 && rows_.count > kDirectRows);
-    Chunk chunk = {widen ? DType::kF32 : shape_.dtype, first, {}, {}};
+        rows_.padded_dim != d || (shape_.type != KvType::kF32 && rows_.count > kDirectRows);
+    Chunk chunk = {};
+    chunk.type = widen ? KvType::kF32 : shape_.type;
+    chunk.scaling = shape_.type == KvType::kInt8 ? Scaling::kPerToken : Scaling::kNone;
+    chunk.first_position = first;
     for (uint32_t g = 0; g < kChunkGroups; ++g) {
       const uint32_t position = first + g * kLanes;
       if (position + kLanes <= begin || position >= end) continue;
-      const int32_t block = job_.block_table[position / shape_.block_tokens] - job_.first_block;
       const uint32_t offset = position % shape_.block_tokens;
-      const std::byte* base = job_.kv + static_cast<size_t>(block) * job_.block_stride;
+      const std::byte* base = BlockOf(position);
       const size_t element = shape_.element_bytes();
       const std::byte* keys = base + static_cast<size_t>(offset) * d * element;
       const std::byte* values =
@@ -211,12 +242,15 @@ class Tile {
         float* wide_keys = buffers_.keys.data() + static_cast<size_t>(g) * kLanes * d;
         float* wide_values =
             buffers_.values.data() + static_cast<size_t>(g) * kLanes * rows_.padded_dim;
-        steps_.widen_group(shape_.dtype, keys, values, d, rows_.padded_dim, wide_keys, wide_values);
+        steps_.widen_group(shape_.type, keys, values, d, rows_.padded_dim, wide_keys, wide_values);
         keys = reinterpret_cast<const std::byte*>(wide_keys);
         values = reinterpret_cast<const std::byte*>(wide_values);
       }
       chunk.keys[g] = keys;
       chunk.values[g] = values;
+      if (chunk.scaling == Scaling::kNone) continue;
+      chunk.key_scales[g] = FloatsAt(base + shape_.key_scales_at()) + offset;
+      chunk.value_scales[g] = FloatsAt(base + shape_.value_scales_at()) + offset;
     }
     return chunk;
   }
@@ -253,26 +287,6 @@ AttentionScratch::AttentionScratch(uint32_t head_dim)
     : buffers_(std::make_unique<Buffers>(head_dim)) {}
 AttentionScratch::~AttentionScratch() = default;
 AttentionScratch::AttentionScratch(AttentionScratch&&) noexcept = default;
-
-void StoreKv(Isa isa, const KvShape& shape, const float* key, const float* value, uint32_t offset,
-             std::byte* head_block) {
-  if (isa == Isa::kScalar || shape.dtype == DType::kF32) {
-    attention::StoreKvScalar(shape, key, value, offset, head_block);
-    return;
-  }
-  const Steps& steps = attention::StepsFor(isa);
-  const uint32_t d = shape.head_dim;
-  auto* block = reinterpret_cast<uint16_t*>(head_block);
-  steps.to_cache(shape.dtype, value, d,
-                 block + (static_cast<size_t>(shape.block_tokens) + offset) * d);
-  uint16_t* keys = block + static_cast<size_t>(offset / kLanes) * kLanes * d + offset % kLanes;
-  uint16_t rounded[64];
-  for (uint32_t i = 0; i < d; i += 64) {
-    const uint32_t n = std::min<uint32_t>(64, d - i);
-    steps.to_cache(shape.dtype, key + i, n, rounded);
-    for (uint32_t k = 0; k < n; ++k) keys[static_cast<size_t>(i + k) * kLanes] = rounded[k];
-  }
-}
 
 void Attention(Isa isa, const KvShape& shape, const AttentionJob& job, AttentionScratch* scratch) {
   if (isa == Isa::kScalar) {

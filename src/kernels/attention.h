@@ -9,7 +9,11 @@
 //
 // KV block of one layer and one KV head (head_bytes): keys as [block_tokens/16][d][16] (sixteen
 // positions side by side, so scores have positions in lanes), then values as [block_tokens][d],
-// both in the cache's type. block_tokens is 16, 32, 64 or 128.
+// both in the cache's type; of an int8 cache then the keys' scales [block_tokens] and the values'.
+// block_tokens is 16, 32, 64 or 128.
+// Of an int8 cache the chain of a score runs over the integers, and its sum times the key's scale,
+// rounded once, is the score; a probability times the value's scale, rounded once, is what the
+// integers of the value are multiplied with.
 // A query head row whose scores or values are not finite, or whose sums reach 2^72, becomes NaN.
 // Threads split (sequence, KV head) jobs or query rows; scratch is one per thread. No allocation.
 
@@ -17,21 +21,36 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "kernels/isa.h"
-#include "tensor/dtype.h"
+#include "kernels/kv_type.h"
 
 namespace cleave {
 
+// As the flag --kv-cache-dtype and the metrics have it.
+std::string_view NameOf(KvType type);
+
 struct KvShape {
-  DType dtype = DType::kF16;  // kF32, kF16 or kBF16
+  KvType type = KvType::kF16;
   uint32_t head_dim = 0;
   uint32_t block_tokens = 16;
 
-  [[nodiscard]] size_t element_bytes() const { return dtype == DType::kF32 ? 4 : 2; }
-  // Keys and values of one block and one KV head.
-  [[nodiscard]] size_t head_bytes() const {
+  [[nodiscard]] size_t element_bytes() const {
+    return type == KvType::kF32 ? 4 : type == KvType::kInt8 ? 1 : 2;
+  }
+  // Key and value of one token and one KV head, and their scales.
+  [[nodiscard]] size_t token_bytes() const {
+    return 2 * (head_dim * element_bytes() + (type == KvType::kInt8 ? sizeof(float) : 0));
+  }
+  // The same of one block: one piece.
+  [[nodiscard]] size_t head_bytes() const { return block_tokens * token_bytes(); }
+  // Where the scales are in it.
+  [[nodiscard]] size_t key_scales_at() const {
     return 2 * static_cast<size_t>(block_tokens) * head_dim * element_bytes();
+  }
+  [[nodiscard]] size_t value_scales_at() const {
+    return key_scales_at() + block_tokens * sizeof(float);
   }
 };
 

@@ -43,19 +43,26 @@ struct LaneSteps {
     for (uint32_t i = 0; i < rows.padded_dim; i += kLanes) (L::Load(o + i) * factor).Store(o + i);
   }
 
-  // Scores to probabilities for positions [begin, end) of the chunk; others of the same groups
-  // become 0.
-  static void Softmax(const Rows& rows, uint32_t row, uint32_t begin, uint32_t end) {
+  // Scores to probabilities, scaled for the values, for positions [begin, end) of the chunk; others
+  // of the same groups become 0.
+  template <Scaling kScaling>
+  static void Softmax(const Chunk& chunk, const Rows& rows, uint32_t row, uint32_t begin,
+                      uint32_t end) {
+    constexpr bool kScaled = kScaling == Scaling::kPerToken;
     float* p = rows.p + static_cast<size_t>(row) * kChunk;
     const uint32_t first = begin / kLanes;
     const uint32_t last = (end - 1) / kLanes;
     const auto seen = [&](uint32_t g) {
       return L::Between(g == first ? begin % kLanes : 0, g == last ? end - last * kLanes : kLanes);
     };
+    const auto score_of = [&](uint32_t g) {
+      const L sum = L::Load(p + g * kLanes);
+      return kScaled ? sum * L::Load(chunk.key_scales[g]) : sum;
+    };
     const L none = L::Set(-kMaximumLimit);
     L highest = none;
     for (uint32_t g = first; g <= last; ++g) {
-      L score = L::Load(p + g * kLanes);
+      L score = score_of(g);
       if (g == first || g == last) score = L::Select(seen(g), score, none);
       highest = L::Max(score, highest);
     }
@@ -65,11 +72,15 @@ struct LaneSteps {
     const L maximum = L::Set(rows.m[row]);
     L l = L::Load(rows.l + static_cast<size_t>(row) * kLanes);
     for (uint32_t g = first; g <= last; ++g) {
-      const L exponent = L::Min(L::Zero(), L::Load(p + g * kLanes) - maximum);
+      const L exponent = L::Min(L::Zero(), score_of(g) - maximum);
       L mass = Exp2InRange(exponent);
       mass = L::Select(L::Less(exponent, L::Set(kScoreFloor)), L::Zero(), mass);
-      if (g == first || g == last) mass = L::Select(seen(g), mass, L::Zero());
-      mass.Store(p + g * kLanes);
+      L weight = kScaled ? mass * L::Load(chunk.value_scales[g]) : mass;
+      if (g == first || g == last) {
+        mass = L::Select(seen(g), mass, L::Zero());
+        weight = L::Select(seen(g), weight, L::Zero());
+      }
+      weight.Store(p + g * kLanes);
       l = l + mass;
     }
     l.Store(rows.l + static_cast<size_t>(row) * kLanes);
@@ -77,7 +88,7 @@ struct LaneSteps {
 
   // Positions that all rows see are summed together; what a row alone sees before and after them,
   // by itself. A masked position is never multiplied, so that an infinite value there does no harm.
-  template <DType kType, int R>
+  template <KvType kType, int R>
   static void StripStep(const Chunk& chunk, const Rows& rows, const Strip& strip, uint32_t row) {
     uint32_t all_begin = 0;
     uint32_t all_end = kChunk;
@@ -96,7 +107,10 @@ struct LaneSteps {
     Tiles::template Scores<kType, R>(chunk, rows, strip, any_begin / kLanes,
                                      (any_end + kLanes - 1) / kLanes);
     for (uint32_t r = 0; r < R; ++r) {
-      if (strip.begin[r] < strip.end[r]) Softmax(rows, row + r, strip.begin[r], strip.end[r]);
+      if (strip.begin[r] >= strip.end[r]) continue;
+      const auto softmax =
+          chunk.scaling == Scaling::kNone ? Softmax<Scaling::kNone> : Softmax<Scaling::kPerToken>;
+      softmax(chunk, rows, row + r, strip.begin[r], strip.end[r]);
     }
     if (all_begin >= all_end) {
       for (uint32_t r = 0; r < R; ++r) {
@@ -118,7 +132,7 @@ struct LaneSteps {
     return position - chunk_begin < kChunk ? position - chunk_begin : kChunk;
   }
 
-  template <DType kType, int R = 1>
+  template <KvType kType, int R = 1>
   static void StepRows(const Chunk& chunk, const Rows& rows, const Strip& strip, uint32_t row) {
     if constexpr (R <= L::kRows) {
       if (strip.rows == static_cast<uint32_t>(R)) {
@@ -129,7 +143,7 @@ struct LaneSteps {
     }
   }
 
-  template <DType kType>
+  template <KvType kType>
   static void StepTile(const Chunk& chunk, const Rows& rows) {
     // Strips of nearly equal height: eight rows are better 4 + 4 than 6 + 2.
     const uint32_t strips = (rows.count + L::kRows - 1) / L::kRows;
@@ -149,20 +163,22 @@ struct LaneSteps {
   }
 
   static void ChunkStep(const Chunk& chunk, const Rows& rows) {
-    switch (chunk.dtype) {
-      case DType::kF16:
-        return StepTile<DType::kF16>(chunk, rows);
-      case DType::kBF16:
-        return StepTile<DType::kBF16>(chunk, rows);
+    switch (chunk.type) {
+      case KvType::kF16:
+        return StepTile<KvType::kF16>(chunk, rows);
+      case KvType::kBF16:
+        return StepTile<KvType::kBF16>(chunk, rows);
+      case KvType::kInt8:
+        return StepTile<KvType::kInt8>(chunk, rows);
       default:
-        return StepTile<DType::kF32>(chunk, rows);
+        return StepTile<KvType::kF32>(chunk, rows);
     }
   }
 
   static constexpr Steps Table() {
     using Rest = LaneRows<L, W>;
     return {Rest::ScaleQuery, Rest::WidenGroup, ChunkStep,    Rest::SumLanes, Rest::Largest,
-            Rest::SetQuanta,  Rest::AddQuanta,  Rest::Finish, Rest::ToCache};
+            Rest::SetQuanta,  Rest::AddQuanta,  Rest::Finish, Rest::ToCache,  Rest::ToInt8};
   }
 };
 

@@ -35,7 +35,7 @@ struct Shape {
 };
 
 std::ostream& operator<<(std::ostream& out, const Shape& s) {
-  return out << NameOf(s.kv.dtype) << " d=" << s.kv.head_dim << " block=" << s.kv.block_tokens
+  return out << NameOf(s.kv.type) << " d=" << s.kv.head_dim << " block=" << s.kv.block_tokens
              << " heads=" << s.heads << " tokens=" << s.tokens << " context=" << s.context
              << " window=" << s.window << " ranks=" << s.ranks;
 }
@@ -249,34 +249,37 @@ TEST(AttentionPartial, EveryNumberOfRanksGivesTheBitsOfAttention) {
   const ScopedFpMode mode;
   // Three runs and more for each of nine ranks; then more ranks than runs.
   for (uint32_t ranks = 1; ranks <= 9; ++ranks) {
-    ExpectTheBitsOfAttention({{DType::kF16, 16, 16}, 3, 7, 28 * kRun + 100, 0, ranks}, VectorIsas(),
-                             ranks);
+    ExpectTheBitsOfAttention({{KvType::kF16, 16, 16}, 3, 7, 28 * kRun + 100, 0, ranks},
+                             VectorIsas(), ranks);
   }
   for (uint32_t ranks : {4U, 12U, 40U}) {
-    ExpectTheBitsOfAttention({{DType::kF32, 20, 128}, 2, 33, 2 * kRun + 11, 0, ranks}, VectorIsas(),
-                             ranks);
+    ExpectTheBitsOfAttention({{KvType::kF32, 20, 128}, 2, 33, 2 * kRun + 11, 0, ranks},
+                             VectorIsas(), ranks);
   }
 }
 
 const Shape kShapes[] = {
     // A window shorter than a run, a run long, longer; over and beside the edges of runs.
-    {{DType::kF16, 64, 16}, 3, 64, 1700, 100, 2},
-    {{DType::kF16, 64, 128}, 3, 33, 1024 + 20, 512, 2},
-    {{DType::kBF16, 80, 16}, 2, 33, 1536 + 3, 511, 3},
-    {{DType::kF32, 64, 128}, 4, 64, 2600, 1200, 3},
-    {{DType::kF16, 128, 16}, 4, 7, 3100, 1025, 2},
-    {{DType::kBF16, 20, 16}, 1, 64, 1536 + 40, 1, 3},
+    {{KvType::kF16, 64, 16}, 3, 64, 1700, 100, 2},
+    {{KvType::kF16, 64, 128}, 3, 33, 1024 + 20, 512, 2},
+    {{KvType::kBF16, 80, 16}, 2, 33, 1536 + 3, 511, 3},
+    {{KvType::kF32, 64, 128}, 4, 64, 2600, 1200, 3},
+    {{KvType::kF16, 128, 16}, 4, 7, 3100, 1025, 2},
+    {{KvType::kBF16, 20, 16}, 1, 64, 1536 + 40, 1, 3},
     // First tokens: later runs are not there yet.
-    {{DType::kF16, 64, 16}, 3, 1, 1, 0, 2},
-    {{DType::kBF16, 16, 128}, 5, 64, 64, 0, 3},
-    {{DType::kF32, 80, 16}, 3, 64, 512 + 30, 0, 4},
+    {{KvType::kF16, 64, 16}, 3, 1, 1, 0, 2},
+    {{KvType::kBF16, 16, 128}, 5, 64, 64, 0, 3},
+    {{KvType::kF32, 80, 16}, 3, 64, 512 + 30, 0, 4},
     // One token over three runs a rank; tiles that are not full; wide heads.
-    {{DType::kBF16, 128, 128}, 4, 1, 6 * 512 + 1, 0, 2},
-    {{DType::kF16, 64, 16}, 3, 1, 9 * 512, 0, 3},
-    {{DType::kF32, 20, 16}, 7, 33, 4000, 0, 2},
-    {{DType::kF16, 80, 128}, 1, 64, 5 * 512 + 7, 0, 5},
-    {{DType::kF16, 256, 64}, 2, 7, 1100, 0, 2},
-    {{DType::kBF16, 6, 32}, 2, 7, 1300, 700, 2},
+    {{KvType::kBF16, 128, 128}, 4, 1, 6 * 512 + 1, 0, 2},
+    {{KvType::kF16, 64, 16}, 3, 1, 9 * 512, 0, 3},
+    {{KvType::kF32, 20, 16}, 7, 33, 4000, 0, 2},
+    {{KvType::kF16, 80, 128}, 1, 64, 5 * 512 + 7, 0, 5},
+    {{KvType::kF16, 256, 64}, 2, 7, 1100, 0, 2},
+    {{KvType::kBF16, 6, 32}, 2, 7, 1300, 700, 2},
+    {{KvType::kInt8, 64, 16}, 3, 64, 1700, 0, 2},
+    {{KvType::kInt8, 128, 64}, 4, 1, 6 * 512 + 1, 0, 3},
+    {{KvType::kInt8, 20, 128}, 2, 33, 1536 + 3, 511, 3},
 };
 
 TEST(AttentionPartial, EveryShapeGivesTheBitsOfAttention) {
@@ -287,9 +290,10 @@ TEST(AttentionPartial, EveryShapeGivesTheBitsOfAttention) {
 
 TEST(AttentionPartial, EveryInstructionSetFindsTheSame) {
   const ScopedFpMode mode;
-  for (const Shape& s : {Shape{{DType::kF16, 16, 16}, 2, 7, 1400, 0, 2},
-                         Shape{{DType::kF32, 20, 128}, 1, 33, 1060, 520, 3},
-                         Shape{{DType::kBF16, 64, 16}, 3, 1, 2100, 0, 2}}) {
+  for (const Shape& s : {Shape{{KvType::kF16, 16, 16}, 2, 7, 1400, 0, 2},
+                         Shape{{KvType::kF32, 20, 128}, 1, 33, 1060, 520, 3},
+                         Shape{{KvType::kBF16, 64, 16}, 3, 1, 2100, 0, 2},
+                         Shape{{KvType::kInt8, 48, 16}, 3, 7, 1400, 0, 2}}) {
     ExpectTheBitsOfAttention(s, SupportedIsas(), 7);
   }
 }
@@ -300,10 +304,10 @@ TEST(AttentionPartial, RandomShapesGiveTheBitsOfAttention) {
   const auto pick = [&](uint32_t low, uint32_t high) {
     return low + static_cast<uint32_t>(random() % (high - low + 1));
   };
-  const DType dtypes[] = {DType::kF32, DType::kF16, DType::kBF16};
+  const KvType types[] = {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kInt8};
   for (int round = 0; round < 40; ++round) {
     const uint32_t context = pick(1, 4000);
-    const Shape s{{dtypes[pick(0, 2)], 2 * pick(1, 40), 16U << pick(0, 3)},
+    const Shape s{{types[pick(0, 3)], 2 * pick(1, 40), 16U << pick(0, 3)},
                   pick(1, 5),
                   std::min(context, pick(1, 40)),
                   context,
@@ -318,7 +322,7 @@ TEST(AttentionPartial, WideAndNarrowRowsMix) {
   const ScopedFpMode mode;
   uint32_t mixed = 0;
   for (float scale : {1e4F, 2e5F, 4e5F, 8e5F, 1e9F, 1e18F}) {
-    const PagedHead head({DType::kF32, 64, 16}, 2100, 19, 0, scale);
+    const PagedHead head({KvType::kF32, 64, 16}, 2100, 19, 0, scale);
     const Query query(64, 2, 9, 2091, 20);
     const auto truth = query.Run(SupportedIsas().back(), head, 0, 9);
     for (uint32_t ranks : {1U, 2U, 3U}) {
@@ -344,7 +348,7 @@ TEST(AttentionPartial, WideAndNarrowRowsMix) {
 
 TEST(AttentionPartial, OneRankAloneIsWide) {
   const ScopedFpMode mode;
-  PagedHead head({DType::kF32, 32, 16}, 3000, 22);
+  PagedHead head({KvType::kF32, 32, 16}, 3000, 22);
   head.OverwriteValue(1100, 3e14F);
   const Query query(32, 3, 2, 2998, 23);
   const auto truth = query.Run(SupportedIsas().back(), head, 0, 2);
@@ -359,7 +363,7 @@ TEST(AttentionPartial, OneRankAloneIsWide) {
 TEST(AttentionPartial, NarrowRowsOfAllRanksFitTogether) {
   const ScopedFpMode mode;
   constexpr uint32_t kRanks = 8;
-  PagedHead head({DType::kF32, 16, 128}, kRanks * kRun, 25);
+  PagedHead head({KvType::kF32, 16, 128}, kRanks * kRun, 25);
   for (uint32_t p = 0; p < head.context(); ++p) {
     head.SetKey(p, std::vector<float>(16, 0.0F));
     // Every probability is 1, so a run's count is 512 · value · 2^36: just under 2^61 / 8.
@@ -385,7 +389,7 @@ TEST(AttentionPartial, BinsThatDoNotCountAreNotSent) {
   uint32_t cut = 0;     // partials of which some bins count and others do not
   uint32_t several = 0;
   for (float bits : {0.2F, -0.2F, 0.05F, 0.02F, -0.02F, 0.01F}) {
-    PagedHead head({DType::kF32, 64, 128}, 6000, 28);
+    PagedHead head({KvType::kF32, 64, 128}, 6000, 28);
     const Query query(64, 3, 2, 5998, 29);
     query.AddDriftTo(&head, bits);
     const auto truth = query.Run(SupportedIsas().back(), head, 0, 2);
@@ -412,7 +416,7 @@ TEST(AttentionPartial, ABrokenPartialBreaksItsRowsAlone) {
   const ScopedFpMode mode;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (float bad : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN(), 1e24F}) {
-    PagedHead head({DType::kF32, 16, 16}, 1570, 31);
+    PagedHead head({KvType::kF32, 16, 16}, 1570, 31);
     head.OverwriteValue(1545, bad);
     const Query query(16, 2, 40, 1530, 32);
     for (Isa isa : SupportedIsas()) {
@@ -432,7 +436,7 @@ TEST(AttentionPartial, NonFiniteKeysAndHugeScoresAgree) {
   const ScopedFpMode mode;
   for (float poison : {std::numeric_limits<float>::infinity(), -1e38F,
                        std::numeric_limits<float>::quiet_NaN(), 1e12F}) {
-    PagedHead head({DType::kF32, 32, 16}, 1700, 17);
+    PagedHead head({KvType::kF32, 32, 16}, 1700, 17);
     head.OverwriteKey(100, poison);
     head.OverwriteKey(600, -poison);
     const Query query(32, 2, 3, 1697, 18);
@@ -446,7 +450,7 @@ TEST(AttentionPartial, NonFiniteKeysAndHugeScoresAgree) {
 // No score lies above the lowest maximum: every mass is zero, and so is every rank's.
 TEST(AttentionPartial, RowsWithoutMassAgree) {
   const ScopedFpMode mode;
-  PagedHead head({DType::kF32, 16, 16}, 1030, 35);
+  PagedHead head({KvType::kF32, 16, 16}, 1030, 35);
   const Query query(16, 1, 1, 1029, 36);
   query.AddDriftTo(&head, 1.0F);
   for (uint32_t p = 0; p < head.context(); ++p) {

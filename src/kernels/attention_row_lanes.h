@@ -21,7 +21,7 @@ struct LaneRows {
   }
 
   // n elements to fp32, and zeros up to the next multiple of 16.
-  template <DType kType>
+  template <KvType kType>
   static void Widen(const std::byte* in, uint32_t n, float* out) {
     uint32_t i = 0;
     for (; i + kLanes <= n; i += kLanes)
@@ -34,7 +34,7 @@ struct LaneRows {
     LaneTiles<L>::template LoadElements<kType>(rest).Store(out + i);
   }
 
-  template <DType kType>
+  template <KvType kType>
   static void WidenTyped(const std::byte* keys, const std::byte* values, uint32_t d,
                          uint32_t padded_dim, float* keys_out, float* values_out) {
     Widen<kType>(keys, d * kLanes, keys_out);
@@ -44,15 +44,17 @@ struct LaneRows {
     }
   }
 
-  static void WidenGroup(DType dtype, const std::byte* keys, const std::byte* values, uint32_t d,
+  static void WidenGroup(KvType type, const std::byte* keys, const std::byte* values, uint32_t d,
                          uint32_t padded_dim, float* keys_out, float* values_out) {
-    switch (dtype) {
-      case DType::kF16:
-        return WidenTyped<DType::kF16>(keys, values, d, padded_dim, keys_out, values_out);
-      case DType::kBF16:
-        return WidenTyped<DType::kBF16>(keys, values, d, padded_dim, keys_out, values_out);
+    switch (type) {
+      case KvType::kF16:
+        return WidenTyped<KvType::kF16>(keys, values, d, padded_dim, keys_out, values_out);
+      case KvType::kBF16:
+        return WidenTyped<KvType::kBF16>(keys, values, d, padded_dim, keys_out, values_out);
+      case KvType::kInt8:
+        return WidenTyped<KvType::kInt8>(keys, values, d, padded_dim, keys_out, values_out);
       default:
-        return WidenTyped<DType::kF32>(keys, values, d, padded_dim, keys_out, values_out);
+        return WidenTyped<KvType::kF32>(keys, values, d, padded_dim, keys_out, values_out);
     }
   }
 
@@ -60,7 +62,9 @@ struct LaneRows {
 
   static float Largest(const float* x, uint32_t n) {
     L largest = L::Zero();
-    for (uint32_t i = 0; i < n; i += kLanes) largest = L::MaxMagnitude(L::Load(x + i), largest);
+    uint32_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) largest = L::MaxMagnitude(L::Load(x + i), largest);
+    if (i < n) largest = L::MaxMagnitude(L::LoadFirst(x + i, n - i), largest);
     return L::LargestMagnitude(largest);
   }
 
@@ -107,8 +111,8 @@ struct LaneRows {
     return static_cast<uint16_t>((bits + 0x7FFFU + ((bits >> 16U) & 1U)) >> 16U);
   }
 
-  static void ToCache(DType dtype, const float* x, uint32_t n, uint16_t* out) {
-    if (dtype == DType::kBF16) {
+  static void ToCache(KvType type, const float* x, uint32_t n, uint16_t* out) {
+    if (type == KvType::kBF16) {
       for (uint32_t i = 0; i < n; ++i) out[i] = ToBrain(x[i]);
       return;
     }
@@ -118,6 +122,16 @@ struct LaneRows {
     uint16_t rest[kLanes];
     L::LoadFirst(x + i, n - i).StoreHalf(rest);
     std::memcpy(out + i, rest, (n - i) * sizeof(uint16_t));
+  }
+
+  static void ToInt8(const float* x, float inverse, uint32_t n, int8_t* out) {
+    const L factor = L::Set(inverse);
+    uint32_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) (L::Load(x + i) * factor).StoreInt8(out + i);
+    if (i == n) return;
+    int8_t rest[kLanes];
+    (L::LoadFirst(x + i, n - i) * factor).StoreInt8(rest);
+    std::memcpy(out + i, rest, n - i);
   }
 };
 

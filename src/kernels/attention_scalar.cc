@@ -3,29 +3,34 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/attention_int8.h"
 #include "kernels/attention_scratch.h"
 #include "kernels/math.h"
+#include "tensor/dtype.h"
 
 namespace cleave::attention {
 namespace {
 
-float ReadElement(DType dtype, const std::byte* data, size_t index) {
-  if (dtype == DType::kF32) {
-    float x = 0;
-    std::memcpy(&x, data + 4 * index, 4);
-    return x;
-  }
-  uint16_t bits = 0;
-  std::memcpy(&bits, data + 2 * index, 2);
-  return dtype == DType::kF16 ? HalfToFloat(bits) : BFloat16ToFloat(bits);
+float ReadFloat(const std::byte* data, size_t index) {
+  float x = 0;
+  std::memcpy(&x, data + 4 * index, 4);
+  return x;
 }
 
-void WriteElement(DType dtype, std::byte* data, size_t index, float x) {
-  if (dtype == DType::kF32) {
-    std::memcpy(data + 4 * index, &x, 4);
-    return;
-  }
-  const uint16_t bits = dtype == DType::kF16 ? FloatToHalf(x) : FloatToBFloat16(x);
+void WriteFloat(std::byte* data, size_t index, float x) { std::memcpy(data + 4 * index, &x, 4); }
+
+// Of an int8 cache, the integer.
+float ReadElement(KvType type, const std::byte* data, size_t index) {
+  if (type == KvType::kF32) return ReadFloat(data, index);
+  if (type == KvType::kInt8) return static_cast<float>(static_cast<int8_t>(data[index]));
+  uint16_t bits = 0;
+  std::memcpy(&bits, data + 2 * index, 2);
+  return type == KvType::kF16 ? HalfToFloat(bits) : BFloat16ToFloat(bits);
+}
+
+void WriteElement(KvType type, std::byte* data, size_t index, float x) {
+  if (type == KvType::kF32) return WriteFloat(data, index, x);
+  const uint16_t bits = type == KvType::kF16 ? FloatToHalf(x) : FloatToBFloat16(x);
   std::memcpy(data + 2 * index, &bits, 2);
 }
 
@@ -46,12 +51,21 @@ struct Cache {
     return job.kv + static_cast<size_t>(block) * job.block_stride;
   }
   float Key(uint32_t position, uint32_t i) const {
-    return ReadElement(shape.dtype, BlockOf(position),
+    return ReadElement(shape.type, BlockOf(position),
                        KeyIndex(shape, position % shape.block_tokens, i));
   }
   float Value(uint32_t position, uint32_t i) const {
-    return ReadElement(shape.dtype, BlockOf(position),
+    return ReadElement(shape.type, BlockOf(position),
                        ValueIndex(shape, position % shape.block_tokens, i));
+  }
+  // What the integers of an int8 cache stand for is them times these; 1 in others.
+  float KeyScale(uint32_t position) const { return Scale(position, shape.key_scales_at()); }
+  float ValueScale(uint32_t position) const { return Scale(position, shape.value_scales_at()); }
+
+ private:
+  float Scale(uint32_t position, size_t at) const {
+    if (shape.type != KvType::kInt8) return 1;
+    return ReadFloat(BlockOf(position) + at, position % shape.block_tokens);
   }
 };
 
@@ -83,6 +97,7 @@ void AddChunk(const Cache& cache, const float* q, uint32_t begin, uint32_t end, 
   for (uint32_t j = begin; j < end; ++j) {
     float score = 0;
     for (uint32_t i = 0; i < d; ++i) score = std::fmaf(q[i], cache.Key(j, i), score);
+    score *= cache.KeyScale(j);
     p[j - begin] = score;
     if (score > highest) highest = score;
   }
@@ -98,6 +113,7 @@ void AddChunk(const Cache& cache, const float* q, uint32_t begin, uint32_t end, 
     const float exponent = under > 0.0F ? 0.0F : under;
     p[j - begin] = exponent < kScoreFloor ? 0.0F : Exp2(exponent);
     run->l[j % kLanes] += p[j - begin];
+    p[j - begin] *= cache.ValueScale(j);
   }
   for (uint32_t i = 0; i < d; ++i) {
     for (uint32_t j = begin; j < end; ++j) {
@@ -163,6 +179,23 @@ void AttendRows(const KvShape& shape, const AttentionJob& job, AttentionRuns run
   }
 }
 
+// Writes a row's integers where index(shape, offset, i) says; its scale.
+template <typename Index>
+float StoreInt8(const float* x, const KvShape& shape, uint32_t offset, const Index& index,
+                std::byte* head_block) {
+  float largest = 0;
+  for (uint32_t i = 0; i < shape.head_dim; ++i) {
+    if (!(std::fabs(x[i]) <= largest)) largest = std::fabs(x[i]);
+    if (std::isnan(largest)) break;
+  }
+  const Int8Scale by = Int8ScaleOf(largest);
+  for (uint32_t i = 0; i < shape.head_dim; ++i) {
+    const auto q = by.inverse == 0 ? 0 : std::lrint(x[i] * by.inverse);
+    head_block[index(shape, offset, i)] = static_cast<std::byte>(static_cast<int8_t>(q));
+  }
+  return by.scale;
+}
+
 }  // namespace
 
 void AttentionScalar(const KvShape& shape, const AttentionJob& job,
@@ -187,9 +220,16 @@ void AttentionPartialScalar(const KvShape& shape, const AttentionJob& job, Atten
 
 void StoreKvScalar(const KvShape& shape, const float* key, const float* value, uint32_t offset,
                    std::byte* head_block) {
+  if (shape.type == KvType::kInt8) {
+    const float key_scale = StoreInt8(key, shape, offset, KeyIndex, head_block);
+    const float value_scale = StoreInt8(value, shape, offset, ValueIndex, head_block);
+    WriteFloat(head_block + shape.key_scales_at(), offset, key_scale);
+    WriteFloat(head_block + shape.value_scales_at(), offset, value_scale);
+    return;
+  }
   for (uint32_t i = 0; i < shape.head_dim; ++i) {
-    WriteElement(shape.dtype, head_block, KeyIndex(shape, offset, i), key[i]);
-    WriteElement(shape.dtype, head_block, ValueIndex(shape, offset, i), value[i]);
+    WriteElement(shape.type, head_block, KeyIndex(shape, offset, i), key[i]);
+    WriteElement(shape.type, head_block, ValueIndex(shape, offset, i), value[i]);
   }
 }
 

@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "tensor/dtype.h"
+#include "kernels/kv_type.h"
 
 namespace cleave::attention {
 
@@ -46,12 +46,19 @@ struct Rows {
   uint32_t* end;
 };
 
+// Whether a score is multiplied by its key's scale and a probability by its value's.
+enum class Scaling : uint8_t { kNone, kPerToken };
+
 // One chunk of K and V. Only groups that hold a position of the tile's range have pointers.
 struct Chunk {
-  DType dtype;                            // kF32, kF16 or kBF16
-  uint32_t first_position;                // of the chunk; a multiple of 128
-  const std::byte* keys[kChunkGroups];    // [d][16]
-  const std::byte* values[kChunkGroups];  // [16][padded_dim]
+  KvType type;                               // of keys and values; what was widened is kF32
+  Scaling scaling;                           // as the cache has it
+  uint32_t first_position;                   // of the chunk; a multiple of 128
+  const std::byte* keys[kChunkGroups];       // [d][16]
+  const std::byte* values[kChunkGroups];     // [16][padded_dim]
+  const std::byte* next_keys[kChunkGroups];  // of the chunk after this one: to bring them in early
+  const float* key_scales[kChunkGroups];     // [16] where there is scaling
+  const float* value_scales[kChunkGroups];   // [16] where there is scaling
 };
 
 struct Steps {
@@ -59,12 +66,12 @@ struct Steps {
   void (*scale_query)(const float* in, float scale, uint32_t d, float* out);
   // One group of 16 positions to fp32: keys [d][16] as they are, values [16][d] to
   // [16][padded_dim].
-  void (*widen_group)(DType dtype, const std::byte* keys, const std::byte* values, uint32_t d,
+  void (*widen_group)(KvType type, const std::byte* keys, const std::byte* values, uint32_t d,
                       uint32_t padded_dim, float* keys_out, float* values_out);
   void (*chunk_step)(const Chunk& chunk, const Rows& rows);
   // The tree 8-4-2-1 over l [16].
   float (*sum_lanes)(const float* l);
-  // The largest |x[i]| of n, a multiple of 16; infinity and then NaN are the largest.
+  // The largest |x[i]| of n; infinity and then NaN are the largest.
   float (*largest)(const float* x, uint32_t n);
   // counts[i] = rne(x[i]·unit), n a multiple of 16, |x[i]·unit| < 2^62; `add` adds to what is
   // there.
@@ -75,7 +82,9 @@ struct Steps {
   void (*finish)(const int64_t* high, const int64_t* middle, const int64_t* low, uint32_t d,
                  uint32_t mass_index, float* out);
   // x rounded to a two-byte cache type.
-  void (*to_cache)(DType dtype, const float* x, uint32_t n, uint16_t* out);
+  void (*to_cache)(KvType type, const float* x, uint32_t n, uint16_t* out);
+  // out[i] = rne(x[i]·inverse), |x[i]·inverse| < 127.5.
+  void (*to_int8)(const float* x, float inverse, uint32_t n, int8_t* out);
 };
 
 extern const Steps kStepsAvx2;

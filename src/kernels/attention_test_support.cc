@@ -94,20 +94,37 @@ void PagedHead::KeepRuns(AttentionRuns runs) {
 float PagedHead::Read(uint32_t position, size_t element) const {
   const auto block = static_cast<size_t>(table_[position / shape_.block_tokens]);
   const std::byte* at = pool_.data() + block * block_stride_ + element * shape_.element_bytes();
+  if (shape_.type == KvType::kInt8) return static_cast<float>(static_cast<int8_t>(*at));
+  const DType type = shape_.type == KvType::kF32   ? DType::kF32
+                     : shape_.type == KvType::kF16 ? DType::kF16
+                                                   : DType::kBF16;
   float x = 0;
-  DequantiseRow(shape_.dtype, at, 1, &x);
+  DequantiseRow(type, at, 1, &x);
   return x;
+}
+
+float PagedHead::Scale(uint32_t position, size_t at) const {
+  if (shape_.type != KvType::kInt8) return 1;
+  const auto block = static_cast<size_t>(table_[position / shape_.block_tokens]);
+  float scale = 0;
+  std::memcpy(
+      &scale,
+      pool_.data() + block * block_stride_ + at + position % shape_.block_tokens * sizeof scale,
+      sizeof scale);
+  return scale;
 }
 
 float PagedHead::StoredKey(uint32_t position, uint32_t i) const {
   const uint32_t offset = position % shape_.block_tokens;
   return Read(position,
-              (static_cast<size_t>(offset / 16) * shape_.head_dim + i) * 16 + offset % 16);
+              (static_cast<size_t>(offset / 16) * shape_.head_dim + i) * 16 + offset % 16) *
+         Scale(position, shape_.key_scales_at());
 }
 
 float PagedHead::StoredValue(uint32_t position, uint32_t i) const {
   const uint32_t offset = position % shape_.block_tokens;
-  return Read(position, (static_cast<size_t>(shape_.block_tokens) + offset) * shape_.head_dim + i);
+  return Read(position, (static_cast<size_t>(shape_.block_tokens) + offset) * shape_.head_dim + i) *
+         Scale(position, shape_.value_scales_at());
 }
 
 double PagedHead::largest_value() const {
@@ -192,6 +209,16 @@ std::vector<double> Query::Double(const PagedHead& head, uint32_t window) const 
     for (uint32_t i = 0; i < d_; ++i) sum[i] /= total;
   }
   return out;
+}
+
+double Query::LargestNorm1() const {
+  double largest = 0;
+  for (size_t at = 0; at < q_.size(); at += d_) {
+    double norm = 0;
+    for (size_t i = at; i < at + d_; ++i) norm += std::fabs(static_cast<double>(q_[i]));
+    largest = std::max(largest, norm);
+  }
+  return largest;
 }
 
 void Query::AddDriftTo(PagedHead* head, float bits) const {

@@ -42,6 +42,8 @@ class PagedHead {
  private:
   void Store(uint32_t position);
   [[nodiscard]] float Read(uint32_t position, size_t element) const;
+  // Of an int8 cache, at its scales `at`; 1 in others.
+  [[nodiscard]] float Scale(uint32_t position, size_t at) const;
 
   KvShape shape_;
   uint32_t context_;
@@ -64,6 +66,8 @@ class Query {
   [[nodiscard]] AttentionJob Job(const PagedHead& head, uint32_t window, uint32_t token,
                                  uint32_t count) const;
   [[nodiscard]] std::vector<double> Double(const PagedHead& head, uint32_t window) const;
+  // The largest sum of magnitudes of a query head.
+  [[nodiscard]] double LargestNorm1() const;
   // Moves every key along the first query so that scores change by `bits` a position.
   void AddDriftTo(PagedHead* head, float bits) const;
 

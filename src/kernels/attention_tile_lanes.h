@@ -23,17 +23,21 @@ struct LaneTiles {
     float* p;
   };
 
-  template <DType kType>
+  static constexpr size_t kLine = 64;
+
+  template <KvType kType>
   static constexpr size_t Size() {
-    return kType == DType::kF32 ? 4 : 2;
+    return kType == KvType::kF32 ? 4 : kType == KvType::kInt8 ? 1 : 2;
   }
 
-  template <DType kType>
+  template <KvType kType>
   static L LoadElements(const std::byte* p) {
-    if constexpr (kType == DType::kF32) {
+    if constexpr (kType == KvType::kF32) {
       return L::Load(reinterpret_cast<const float*>(p));
-    } else if constexpr (kType == DType::kF16) {
+    } else if constexpr (kType == KvType::kF16) {
       return L::LoadHalf(p);
+    } else if constexpr (kType == KvType::kInt8) {
+      return L::LoadInt8(p);
     } else {
       return L::LoadBrain(p);
     }
@@ -59,9 +63,37 @@ struct LaneTiles {
     }
   }
 
-  template <DType kType, int R, int N>
-  static void ScoreTile(const std::byte* const* keys, const Rows& rows, const Strip& strip,
-                        uint32_t row, uint32_t group) {
+  // Memory answers late, and blocks of a page or less lie anywhere, so that no processor guesses
+  // the next one: while keys are summed their values are brought in, and while values are, the keys
+  // of the next chunk, which are as many bytes. fp32 is mostly what was widened, so read already.
+  template <KvType kType>
+  static constexpr bool FromMemory() {
+    return kType != KvType::kF32;
+  }
+
+  // Step i of d of N groups' keys: a part of as many bytes at each of `pieces`.
+  template <KvType kType, int N>
+  static void BringValues(const std::byte* const* pieces, uint32_t i) {
+    constexpr size_t kBytes = N * kLanes * Size<kType>();
+    if constexpr (FromMemory<kType>() && kBytes >= kLine) {
+      const std::byte* piece = pieces[i % N] + i / N * kBytes;
+      for (size_t at = 0; at < kBytes; at += kLine) L::Prefetch(piece + at);
+    }
+  }
+
+  // N Lanes of a row of values.
+  template <KvType kType, int N>
+  static void BringKeys(const std::byte* piece) {
+    constexpr size_t kBytes = N * kLanes * Size<kType>();
+    if constexpr (FromMemory<kType>()) {
+      for (size_t at = 0; at < kBytes; at += kLine) L::Prefetch(piece + at);
+    }
+  }
+
+  template <KvType kType, int R, int N>
+  static void ScoreTile(const Chunk& chunk, const Rows& rows, const Strip& strip, uint32_t row,
+                        uint32_t group) {
+    const std::byte* const* keys = chunk.keys + group;
     L sum[R][N];
     for (int r = 0; r < R; ++r) {
       for (int n = 0; n < N; ++n) sum[r][n] = L::Zero();
@@ -75,6 +107,7 @@ struct LaneTiles {
           [&](int n) {
             return LoadElements<kType>(keys[n] + static_cast<size_t>(i) * kLanes * Size<kType>());
           });
+      BringValues<kType, N>(chunk.values + group, i);
     } while (++i < rows.head_dim);
     for (int r = 0; r < R; ++r) {
       float* p = strip.p + (row + static_cast<uint32_t>(r)) * kChunk + group * kLanes;
@@ -82,24 +115,24 @@ struct LaneTiles {
     }
   }
 
-  template <DType kType, int R>
+  template <KvType kType, int R>
   static void Scores(const Chunk& chunk, const Rows& rows, const Strip& strip, uint32_t first,
                      uint32_t last) {
     uint32_t g = first;
     if constexpr (8 * R <= L::kAccumulators) {
-      for (; g + 8 <= last; g += 8) ScoreTile<kType, R, 8>(chunk.keys + g, rows, strip, 0, g);
+      for (; g + 8 <= last; g += 8) ScoreTile<kType, R, 8>(chunk, rows, strip, 0, g);
     }
     if constexpr (4 * R <= L::kAccumulators) {
-      for (; g + 4 <= last; g += 4) ScoreTile<kType, R, 4>(chunk.keys + g, rows, strip, 0, g);
+      for (; g + 4 <= last; g += 4) ScoreTile<kType, R, 4>(chunk, rows, strip, 0, g);
     }
     if constexpr (2 * R <= L::kAccumulators) {
-      for (; g + 2 <= last; g += 2) ScoreTile<kType, R, 2>(chunk.keys + g, rows, strip, 0, g);
+      for (; g + 2 <= last; g += 2) ScoreTile<kType, R, 2>(chunk, rows, strip, 0, g);
     }
-    for (; g < last; ++g) ScoreTile<kType, R, 1>(chunk.keys + g, rows, strip, 0, g);
+    for (; g < last; ++g) ScoreTile<kType, R, 1>(chunk, rows, strip, 0, g);
   }
 
   // o[r][16·column …] += Σ p·v over positions [begin, end), ascending; at least one.
-  template <DType kType, int R, int N>
+  template <KvType kType, int R, int N>
   static void ValueTile(const Chunk& chunk, const Rows& rows, const Strip& strip, uint32_t row,
                         uint32_t column, uint32_t begin, uint32_t end) {
     float* o = strip.o + static_cast<size_t>(row) * rows.stride + column * kLanes;
@@ -116,15 +149,18 @@ struct LaneTiles {
     do {
       const uint32_t group = j / kLanes;
       const uint32_t stop = (group + 1) * kLanes < end ? (group + 1) * kLanes : end;
-      const std::byte* v =
-          chunk.values[group] + (j % kLanes) * step + column * kLanes * Size<kType>();
+      const size_t at = (j % kLanes) * step + column * kLanes * Size<kType>();
+      const std::byte* v = chunk.values[group] + at;
+      const std::byte* next = chunk.next_keys[group] + at;
       do {
         MultiplyAdd<R, N>(
             sum, [&](int r) { return L::Set(p[static_cast<size_t>(r) * kChunk + j]); },
             [&](int n) {
               return LoadElements<kType>(v + static_cast<size_t>(n) * kLanes * Size<kType>());
             });
+        BringKeys<kType, N>(next);
         v += step;
+        next += step;
       } while (++j < stop);
     } while (j < end);
     for (int r = 0; r < R; ++r) {
@@ -134,7 +170,7 @@ struct LaneTiles {
     }
   }
 
-  template <DType kType, int R>
+  template <KvType kType, int R>
   static void Values(const Chunk& chunk, const Rows& rows, const Strip& strip, uint32_t row,
                      uint32_t begin, uint32_t end) {
     if (begin >= end) return;

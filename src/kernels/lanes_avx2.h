@@ -41,6 +41,12 @@ struct Lanes {
     const auto* h = static_cast<const __m128i*>(p);
     return {Brain(_mm_loadu_si128(h)), Brain(_mm_loadu_si128(h + 1))};
   }
+  static Lanes LoadInt8(const void* p) {
+    const auto* bytes = static_cast<const char*>(p);
+    return {Bytes(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes))),
+            Bytes(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes + 8)))};
+  }
+  static void Prefetch(const void* p) { _mm_prefetch(p, _MM_HINT_T0); }
   static Lanes Set(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
   static Lanes Zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 
@@ -57,6 +63,15 @@ struct Lanes {
     auto* h = static_cast<__m128i*>(p);
     _mm_storeu_si128(h, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
     _mm_storeu_si128(h + 1, _mm256_cvtps_ph(b, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  // Rounds to nearest even; magnitudes under 127.5.
+  void StoreInt8(void* p) const {
+    const __m256i pairs = _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
+    // The lower half holds values 0..3 and 8..11.
+    const __m256i ordered = _mm256_permute4x64_epi64(pairs, _MM_SHUFFLE(3, 1, 2, 0));
+    _mm_storeu_si128(
+        static_cast<__m128i*>(p),
+        _mm_packs_epi16(_mm256_castsi256_si128(ordered), _mm256_extracti128_si256(ordered, 1)));
   }
 
   friend Lanes operator+(Lanes x, Lanes y) {
@@ -177,6 +192,7 @@ struct Lanes {
   static __m256 Brain(__m128i bits) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
   }
+  static __m256 Bytes(__m128i eight) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(eight)); }
   static __m256 Shift(__m256 p, __m256 n) {
     const __m256i exponent = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
     return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), exponent));

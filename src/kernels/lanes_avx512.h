@@ -34,6 +34,11 @@ struct Lanes {
     const __m256i bits = _mm256_loadu_si256(static_cast<const __m256i*>(p));
     return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
   }
+  static Lanes LoadInt8(const void* p) {
+    const __m128i bytes = _mm_loadu_si128(static_cast<const __m128i*>(p));
+    return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
+  }
+  static void Prefetch(const void* p) { _mm_prefetch(p, _MM_HINT_T0); }
   static Lanes Set(float x) { return {_mm512_set1_ps(x)}; }
   static Lanes Zero() { return {_mm512_setzero_ps()}; }
 
@@ -42,6 +47,10 @@ struct Lanes {
   void StoreHalf(void* p) const {
     _mm256_storeu_si256(static_cast<__m256i*>(p),
                         _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  // Rounds to nearest even; |v| < 127.5.
+  void StoreInt8(void* p) const {
+    _mm_storeu_si128(static_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
   }
 
   friend Lanes operator+(Lanes a, Lanes b) { return {_mm512_add_ps(a.v, b.v)}; }

@@ -2,6 +2,7 @@ list(APPEND CLEAVE_KERNEL_SOURCES
      math.cc
      vector_ops.cc vector_ops_scalar.cc
      attention.cc attention_bins.cc attention_partial.cc attention_scalar.cc
+     attention_store.cc
      logits.cc logits_scalar.cc
      moe.cc)
 # Adding up the partials of a row is loops over plain counts, worth vectors.
@@ -15,7 +16,8 @@ cleave_test(SERIAL NAME logits SOURCES logits_test.cc DEPS cleave_kernels)
 cleave_test(SERIAL NAME moe SOURCES moe_test.cc moe_down_test.cc moe_fixture.cc
             DEPS cleave_kernels)
 cleave_test(SERIAL NAME attention_bins SOURCES attention_bins_test.cc DEPS cleave_kernels)
-cleave_test(SERIAL NAME attention SOURCES attention_test.cc attention_test_support.cc
+cleave_test(SERIAL NAME attention SOURCES attention_test.cc attention_int8_test.cc
+            attention_test_support.cc
             DEPS cleave_kernels)
 cleave_test(SERIAL NAME attention_partial SOURCES attention_partial_test.cc
             attention_test_support.cc
