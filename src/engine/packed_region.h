@@ -2,11 +2,12 @@
 // PackedRegion: the bytes of a file of repacked weights, read-only, as the kernels want them.
 //
 // Mapped, the pages are the system's one copy, which all processes on the machine share. But
-// kernels read as fast as memory is only through huge pages: the same bytes in scattered 4 KiB
-// pages come at 0.70 to 0.75 of the speed (Xeon of the Sapphire Rapids generation, virtual, one
-// core; one read of 768 MiB, best of 24). Linux maps a file so from 6.16 on ext4, earlier on XFS,
-// never from tmpfs as it is set up; then the speed is the same. So what is not mapped by huge pages
-// is copied into memory that is, and shared with nobody.
+// kernels read at the speed of memory only through huge pages: the same bytes in scattered 4 KiB
+// pages come at 0.70 to 0.75 of it (one core, Xeon with AMX, virtual, 768 MiB, best of 24 reads). A
+// file is mapped so where its file system keeps it in large pages and they were free when it was
+// read: ext4 of Linux 6.18 does, at the same speed as memory; ext4 of older systems and tmpfs as
+// it is usually set up do not. What is not mapped by huge pages is copied into memory that is, and
+// then shared with nobody.
 //
 // Owner: ModelWeights; movable. Threads: any may read.
 // Fails: kUnavailable or kResourceExhausted, with the call and its errno.
