@@ -11,7 +11,7 @@
 namespace cleave {
 
 struct PackJob {
-  TensorView source;  // as stored
+  TensorView source = {};  // as stored
   RowOrder order = RowOrder::kPlain;
   uint32_t head_dim = 0;
   uint32_t first_row = 0;          // of the plain order; a border of heads where they are reordered

@@ -1,17 +1,22 @@
 #include "engine/packed_store.h"
 
-#include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <list>
+#include <map>
+#include <mutex>
 #include <thread>
+#include <tuple>
 
 #include "kernels/weight_fixture.h"
 #include "model/format/test_files.h"
@@ -26,20 +31,32 @@ using testing_files::TempFolder;
 constexpr uint32_t kColumns = 512;
 constexpr int64_t kNow = int64_t{2'000'000'000} * 1'000'000'000;
 
+// Made once: it takes longer than the tests.
+Weights Made(DType dtype, uint32_t rows, uint32_t seed) {
+  static std::mutex mu;
+  const std::lock_guard<std::mutex> lock(mu);
+  static std::map<std::tuple<DType, uint32_t, uint32_t>, std::vector<std::byte>> made;
+  std::vector<std::byte>& bytes = made[{dtype, rows, seed}];
+  if (bytes.empty()) bytes = MakeWeights(dtype, rows, kColumns, seed).bytes;
+  Weights w{.bytes = bytes, .view = {}};
+  w.view = {.data = w.bytes.data(), .dtype = dtype, .shape = {rows, kColumns}};
+  return w;
+}
+
 // A rank's matrices: of every type, one reordered slice of heads, one slice of columns, one of more
 // than a part, one without rows.
 class Matrices {
  public:
   explicit Matrices(uint32_t seed = 1) {
     for (const DType dtype : kAllDTypes) {
-      Add(MakeWeights(dtype, 37, kColumns, seed), 37, ColumnPlan(kColumns), {});
+      Add(Made(dtype, 37, seed), 37, ColumnPlan(kColumns), {});
     }
-    Add(MakeWeights(DType::kQ41, 256, kColumns, seed), 64, ColumnPlan(kColumns),
+    Add(Made(DType::kQ41, 256, seed), 64, ColumnPlan(kColumns),
         {.order = RowOrder::kInterleavedHalves, .head_dim = 32, .first_row = 96});
     const std::vector<UnitRange> held{{1, 2}, {4, 6}};
-    Add(MakeWeights(DType::kQ80, 50, kColumns, seed), 50, RowPlan(kColumns, 80, 64, held), {});
-    Add(MakeWeights(DType::kF32, 8, kColumns, seed), 0, ColumnPlan(kColumns), {});
-    Add(MakeWeights(DType::kF32, 5000, kColumns, seed), 5000, ColumnPlan(kColumns), {});
+    Add(Made(DType::kQ80, 50, seed), 50, RowPlan(kColumns, 80, 64, held), {});
+    Add(Made(DType::kF32, 8, seed), 0, ColumnPlan(kColumns), {});
+    Add(Made(DType::kF32, 2200, seed), 2200, ColumnPlan(kColumns), {});
   }
 
   void Add(Weights weights, uint32_t rows, KPlan plan, PackJob job) {
@@ -140,7 +157,7 @@ TEST_F(PackedStoreTest, EveryMatrixComesBackToTheBit) {
       const auto region = StoreOf(&fresh).Load(
           &pool, [&done](double share) { done = share; }, keep);
       ASSERT_TRUE(region.ok()) << region.status().ToString();
-      if (keep != Keep::kMappedIfHuge) EXPECT_EQ(region->mapped(), keep == Keep::kMapped);
+      EXPECT_TRUE(keep == Keep::kMappedIfHuge || region->mapped() == (keep == Keep::kMapped));
       EXPECT_EQ(done, 1);
       ExpectEqual(&packed_, &fresh);
     }
