@@ -3,11 +3,11 @@
 //
 // Mapped, the pages are the system's one copy, which all processes on the machine share. But
 // kernels read at the speed of memory only through huge pages: the same bytes in scattered 4 KiB
-// pages come at 0.70 to 0.75 of it (one core, Xeon with AMX, virtual, 768 MiB, best of 24 reads), and
-// decode at 0.79 (docs/loading.md). A file is mapped so where its file system keeps it in large pages and they were free when it was
-// read: ext4 of Linux 6.18 does, at the same speed as memory; ext4 of older systems and tmpfs as
-// it is usually set up do not. What is not mapped by huge pages is copied into memory that is, and
-// then shared with nobody.
+// pages come at 0.70 to 0.75 of it (one core, Xeon with AMX, virtual, 768 MiB, best of 24 reads),
+// and decode at 0.79 (docs/loading.md). A file is mapped so where its file system keeps it in large
+// pages and they were free when it was read: ext4 of Linux 6.18 does, at the speed of memory; tmpfs
+// as it is usually set up does not, older systems may not. What is not mapped by huge pages is
+// copied into memory that is, and then shared with nobody.
 //
 // Owner: ModelWeights; movable. Threads: any may read.
 // Fails: kUnavailable or kResourceExhausted, with the call and its errno.
