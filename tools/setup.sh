@@ -5,7 +5,7 @@ set -euo pipefail
 
 build=(g++ cmake ninja-build ccache pkg-config libboost1.81-dev libssl-dev nlohmann-json3-dev
        libcli11-dev libspdlog-dev libfmt-dev libpcre2-dev libicu-dev libyaml-cpp-dev libhwloc-dev
-       prometheus-cpp-dev ca-certificates python3 python3-pip python3-venv)
+       libxxhash-dev prometheus-cpp-dev ca-certificates python3 python3-pip python3-venv)
 test=(libgtest-dev libgmock-dev libbenchmark-dev clang-format clang-tidy universal-ctags
       python3-numpy python3-jinja2)
 

@@ -7,12 +7,24 @@
 // Fails: kNotFound, kInvalidArgument (a folder), kInternal (the system call and its errno).
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
 #include "base/status.h"
 
 namespace cleave {
+
+// Which state of which file it is: any write, and any change of its times, gives another one, as
+// long as the clock does not go back and the file system keeps times.
+struct FileStamp {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  uint64_t bytes = 0;
+  int64_t modified_ns = 0;  // by whoever wrote or touched it
+  int64_t changed_ns = 0;   // by the system
+  bool operator==(const FileStamp&) const = default;
+};
 
 class MappedFile {
  public:
@@ -26,14 +38,16 @@ class MappedFile {
 
   [[nodiscard]] std::span<const std::byte> bytes() const { return {data_, size_}; }
   [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] const FileStamp& stamp() const { return stamp_; }  // when it was opened
   // Gives the resident pages back to the system; a later read maps them again.
   void DropResidentPages() const;
 
  private:
-  MappedFile(std::string path, const std::byte* data, size_t size)
-      : path_(std::move(path)), data_(data), size_(size) {}
+  MappedFile(std::string path, const FileStamp& stamp, const std::byte* data)
+      : path_(std::move(path)), stamp_(stamp), data_(data), size_(stamp.bytes) {}
 
   std::string path_;
+  FileStamp stamp_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
 };

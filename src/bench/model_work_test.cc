@@ -81,6 +81,7 @@ class FakeCheckpoint final : public Checkpoint {
     }
   }
   [[nodiscard]] RowOrder OrderOf(WeightId /*id*/) const override { return RowOrder::kPlain; }
+  [[nodiscard]] std::vector<FileStamp> Stamps() const override { return {}; }
   void DropResidentPages() const override {}
 
  private:

@@ -13,7 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "launch/unique_fd.h"
+#include "base/unique_fd.h"
 #include "model/checkpoint.h"
 
 namespace cleave {

@@ -40,6 +40,10 @@ void ModelFlags::AddTo(OptionTable* table) {
       INT64_MAX, &kv_cache_memory_bytes);
   table->Count(section, "--threads", "Threads of the rank; 0: one per usable core", 0, 1024,
                &threads);
+  table->Text(section, "--repacked-cache-dir",
+              "Folder that keeps the repacked weights, beside a checksum: later starts map them "
+              "instead of repacking, and ranks on one machine share them",
+              &repacked_cache_dir);
 }
 
 Result<std::string> ModelFlags::Path() const {
@@ -65,6 +69,7 @@ ModelSettings ModelFlags::Settings() const {
   if (kv_cache_memory_bytes)
     s.kv_cache_memory_bytes = static_cast<uint64_t>(*kv_cache_memory_bytes);
   s.threads = static_cast<uint32_t>(threads);
+  s.repacked_cache_dir = repacked_cache_dir;
   return s;
 }
 

@@ -21,6 +21,7 @@ struct ModelFlags {
   double gpu_memory_utilization = 0.92;
   std::optional<int64_t> kv_cache_memory_bytes;
   int64_t threads = 0;
+  std::string repacked_cache_dir;
 
   void AddTo(OptionTable* table);
   // The model's path; kInvalidArgument when none was given, kNotFound when it is nowhere.

@@ -71,6 +71,7 @@ RankOptions OptionsFor(const RankOptions& planned, const DecodingStep& step) {
   options.max_batch_tokens = options.max_sequences = kCostRows;
   options.max_positions = kCostContext;
   options.num_blocks = step.blocks + kCostRows;
+  options.repacked_cache_dir.clear();  // what is measured is no rank's part
   return options;
 }
 

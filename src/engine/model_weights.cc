@@ -1,19 +1,18 @@
 #include "engine/model_weights.h"
 
+#include <spdlog/spdlog.h>
+
+#include <chrono>
 #include <cstring>
 #include <utility>
 
 #include "base/checked.h"
+#include "base/clock.h"
+#include "engine/pack_job.h"
+#include "engine/packed_store.h"
 
 namespace cleave {
 namespace {
-
-// One matrix to repack: where it comes from and where it goes.
-struct PackJob {
-  TensorView source;
-  PackedMatrix::RowMap row_map;
-  PackedMatrix* target = nullptr;
-};
 
 // A whole float matrix as another float type, rounded to nearest even.
 std::vector<std::byte> RoundTo(DType type, const TensorView& source, ThreadPool* pool) {
@@ -50,12 +49,15 @@ class Loader {
         float_type_(float_type) {}
 
   Status Collect(ModelWeights* out);
-  void Pack(ThreadPool* pool, const LoadProgress& progress);
+  Status Pack(ThreadPool* pool, const LoadProgress& progress);
+  // As collected; their targets are in what Collect filled.
+  [[nodiscard]] const std::vector<PackJob>& jobs() const { return jobs_; }
 
  private:
-  [[nodiscard]] bool NeedsRounding(const TensorView& view) const {
-    if (!float_type_ || view.dtype == *float_type_) return false;
-    return !IsQuantised(view.dtype) || *float_type_ == DType::kF32;
+  // What a matrix that is stored as `stored` is packed as.
+  [[nodiscard]] DType PackedType(DType stored) const {
+    if (!float_type_ || (IsQuantised(stored) && *float_type_ != DType::kF32)) return stored;
+    return *float_type_;
   }
   // Elements of the heads in `heads`.
   [[nodiscard]] Range HeadRows(Range heads) const {
@@ -105,15 +107,13 @@ Status Loader::ReadNorm(WeightId id, std::vector<float>* out) const {
 Status Loader::AddMatrix(WeightId id, Range rows, KPlan plan, PackedMatrix* target) {
   ASSIGN_OR_RETURN(TensorView view, checkpoint_.Weight(id));
   TensorView packed_as = view;
-  if (NeedsRounding(view)) packed_as.dtype = *float_type_;
-  ASSIGN_OR_RETURN(*target, PackedMatrix::Allocate(packed_as, rows.size(), std::move(plan)));
-  const RowOrder order = checkpoint_.OrderOf(id);
-  const uint32_t head_dim = config_.head_dim;
-  jobs_.push_back({std::move(view),
-                   [order, head_dim, first = rows.begin](uint64_t row) {
-                     return SourceRow(order, first + row, head_dim);
-                   },
-                   target});
+  packed_as.dtype = PackedType(view.dtype);
+  ASSIGN_OR_RETURN(*target, PackedMatrix::Describe(packed_as, rows.size(), std::move(plan)));
+  jobs_.push_back({.source = std::move(view),
+                   .order = checkpoint_.OrderOf(id),
+                   .head_dim = config_.head_dim,
+                   .first_row = rows.begin,
+                   .target = target});
   return OkStatus();
 }
 
@@ -189,7 +189,7 @@ Result<std::optional<ActKind>> Loader::ExpertInput(uint32_t layer) const {
   for (uint32_t expert = 0; expert < config_.num_experts; ++expert) {
     for (const WeightRole role : {WeightRole::kExpertGate, WeightRole::kExpertUp}) {
       ASSIGN_OR_RETURN(const TensorView view, checkpoint_.Weight({role, layer, expert}));
-      const ActKind this_kind = ActKindOf(NeedsRounding(view) ? *float_type_ : view.dtype);
+      const ActKind this_kind = ActKindOf(PackedType(view.dtype));
       if (kind && *kind != this_kind) return std::optional<ActKind>();
       kind = this_kind;
     }
@@ -210,23 +210,63 @@ Status Loader::Collect(ModelWeights* out) {
   return AddMatrix({head}, rank_.vocab_rows, ColumnPlan(config_.hidden_size), &out->head);
 }
 
-void Loader::Pack(ThreadPool* pool, const LoadProgress& progress) {
+Status Loader::Pack(ThreadPool* pool, const LoadProgress& progress) {
+  // All are had before any is written: small ones then share huge pages.
+  for (const PackJob& job : jobs_) RETURN_IF_ERROR(job.target->Reserve());
   std::vector<std::byte> rounded;
   for (size_t i = 0; i < jobs_.size(); ++i) {
-    PackJob& job = jobs_[i];
-    if (NeedsRounding(job.source)) {
-      rounded = RoundTo(*float_type_, job.source, pool);
-      job.source.data = rounded.data();
-      job.source.dtype = *float_type_;
+    const PackJob& job = jobs_[i];
+    TensorView source = job.source;
+    if (job.target->dtype() != source.dtype) {
+      rounded = RoundTo(job.target->dtype(), source, pool);
+      source.data = rounded.data();
+      source.dtype = job.target->dtype();
     }
     pool->Run([&](uint32_t thread) {
       // The same share of groups that the thread multiplies later: first touch places its pages.
       const ThreadPool::Share share = pool->ShareOf(job.target->groups(), thread);
-      job.target->PackGroups(job.source, job.row_map, share.begin, share.end);
+      job.target->PackGroups(
+          source, [&job](uint64_t row) { return job.SourceRowOf(row); }, share.begin, share.end);
     });
     job.target->Finish();
     if (progress) progress(static_cast<double>(i + 1) / static_cast<double>(jobs_.size()));
   }
+  return OkStatus();
+}
+
+constexpr double kMib = 1024.0 * 1024.0;
+
+double Since(TimePoint start) { return SecondsBetween(start, SteadyClock::now()); }
+
+// Whether the matrices are those that an earlier start kept.
+bool LoadKept(const PackedStore& store, ThreadPool* pool, const LoadProgress& progress,
+              ModelWeights* out) {
+  const TimePoint start = SteadyClock::now();
+  auto region = store.Load(pool, progress);
+  if (region.status().code() == StatusCode::kNotFound) return false;
+  if (!region.ok()) {
+    spdlog::warn("--repacked-cache-dir: {}; repacking", region.status().message());
+    return false;
+  }
+  out->kept = std::move(*region);
+  spdlog::info("repacked weights {} {} ({:.1f} MiB, {:.3f} s)",
+               out->kept.mapped() ? "mapped from" : "read, as their pages are small, from",
+               store.path(), static_cast<double>(store.file_bytes()) / kMib, Since(start));
+  return true;
+}
+
+void Keep(const PackedStore& store, ThreadPool* pool, const LoadProgress& progress) {
+  const TimePoint start = SteadyClock::now();
+  // The loading is done; whoever waits sees that it goes on.
+  const Status saved = store.Save(pool, [&progress](double /*share*/) {
+    if (progress) progress(1);
+  });
+  if (!saved.ok()) {
+    spdlog::warn("--repacked-cache-dir: {}; the next start repacks again", saved.message());
+    return;
+  }
+  spdlog::info("repacked weights written to {} ({:.1f} MiB, {:.3f} s)", store.path(),
+               static_cast<double>(store.file_bytes()) / kMib, Since(start));
 }
 
 }  // namespace
@@ -253,11 +293,20 @@ uint64_t ModelWeights::packed_bytes() const {
 
 Result<ModelWeights> LoadWeights(const Checkpoint& checkpoint, const RankLayout& rank,
                                  std::optional<DType> float_type, ThreadPool* pool,
-                                 const LoadProgress& progress) {
+                                 const LoadProgress& progress, const std::string& packed_folder) {
   ModelWeights weights;
   Loader loader(checkpoint, rank, float_type);
   RETURN_IF_ERROR(loader.Collect(&weights));
-  loader.Pack(pool, progress);
+  std::optional<PackedStore> store;
+  if (!packed_folder.empty()) {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    store.emplace(packed_folder, loader.jobs(), checkpoint.Stamps(),
+                  std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+  }
+  if (!store || !LoadKept(*store, pool, progress, &weights)) {
+    RETURN_IF_ERROR(loader.Pack(pool, progress));
+    if (store) Keep(*store, pool, progress);
+  }
   checkpoint.DropResidentPages();
   return weights;
 }

@@ -3,14 +3,18 @@
 //
 // Owner: the rank's runner. Load runs on the caller's thread and the pool; afterwards constant,
 // read by all workers. Memory: about the file's matrices once more; the file's own pages are given
-// back, except the embedding, whose rows are read from the file as they are needed. Fails:
-// kUnsupported and kDataLoss from the checkpoint, kResourceExhausted when memory ends.
+// back, except the embedding, whose rows are read from the file as they are needed. Matrices that
+// an earlier start kept on disk (engine/packed_store.h) are mapped instead: memory of the file, not
+// of the process. Fails: kUnsupported and kDataLoss from the checkpoint, kResourceExhausted when
+// memory ends; what is wrong with files kept on disk is logged, and the matrices are packed.
 
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "engine/packed_region.h"
 #include "kernels/packed_matrix.h"
 #include "kernels/thread_pool.h"
 #include "model/checkpoint.h"
@@ -63,6 +67,7 @@ struct LayerWeights {
 };
 
 struct ModelWeights {
+  PackedRegion kept;  // what matrices point into that were not packed by this start; goes last
   std::vector<LayerWeights> layers;  // of the rank's stage
   std::vector<float> final_norm;     // [D], beside the head
   PackedMatrix head;                 // [V, D], where RankLayout::has_head
@@ -77,8 +82,10 @@ using LoadProgress = std::function<void(double share)>;
 // The checkpoint must outlive the weights (the embedding is a view into it). `float_type`: matrices
 // stored as F32, F16 or BF16 are rounded to it first (--dtype); nothing = as stored. Quantised ones
 // stay as they are, but for F32, which takes their exact values. Only what `rank` holds is read.
+// `packed_folder`: where packed matrices are kept from start to start; empty = nowhere.
 Result<ModelWeights> LoadWeights(const Checkpoint& checkpoint, const RankLayout& rank,
                                  std::optional<DType> float_type, ThreadPool* pool,
-                                 const LoadProgress& progress);
+                                 const LoadProgress& progress,
+                                 const std::string& packed_folder = "");
 
 }  // namespace cleave

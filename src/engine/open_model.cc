@@ -131,6 +131,7 @@ Result<ModelPlan> PlanModel(const Checkpoint& checkpoint, const ModelSettings& s
   }
   options.max_batch_tokens = settings.max_num_batched_tokens;
   options.max_sequences = settings.max_num_seqs;
+  options.repacked_cache_dir = settings.repacked_cache_dir;
   if (settings.max_model_len && *settings.max_model_len > config.max_position) {
     return InvalidArgument(fmt::format(
         "--max-model-len {}: the model was made for {} positions; give at most that, or auto",

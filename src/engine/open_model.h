@@ -29,7 +29,8 @@ struct ModelSettings {
   uint32_t max_num_batched_tokens = 512;
   double memory_utilization = 0.92;
   std::optional<uint64_t> kv_cache_memory_bytes;
-  uint32_t threads = 0;  // of a rank; 0 = the usable cores, shared out
+  uint32_t threads = 0;            // of a rank; 0 = the usable cores, shared out
+  std::string repacked_cache_dir;  // where repacked weights are kept; empty = nowhere
   Split split;
 };
 

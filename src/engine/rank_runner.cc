@@ -54,8 +54,9 @@ Result<std::unique_ptr<RankRunner>> RankRunner::Create(std::unique_ptr<Checkpoin
                    KvCache::Create(shape, mine.layers.size(), mine.kv_heads.size(),
                                    options.num_blocks, static_cast<int32_t>(first_block)));
   runner->kv_ = std::make_unique<KvCache>(std::move(kv));
-  ASSIGN_OR_RETURN(runner->weights_, LoadWeights(*runner->checkpoint_, mine, options.float_type,
-                                                 &runner->pool_, progress));
+  ASSIGN_OR_RETURN(runner->weights_,
+                   LoadWeights(*runner->checkpoint_, mine, options.float_type, &runner->pool_,
+                               progress, options.repacked_cache_dir));
   runner->context_ = {.config = &config,
                       .layout = &runner->layout_,
                       .rank = rank,

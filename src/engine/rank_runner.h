@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/executor.h"
@@ -35,6 +36,7 @@ struct RankOptions {
   KvShape kv_shape;                 // head_dim is filled in
   std::optional<DType> float_type;  // unquantised matrices are rounded to it; nothing = as stored
   uint32_t num_blocks = 0;
+  std::string repacked_cache_dir;  // where repacked weights are kept; empty = nowhere
 };
 
 // Rows of results that are made at a time, so that their logits stay within 32 MiB (and are at

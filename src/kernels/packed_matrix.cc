@@ -76,9 +76,11 @@ ActKind ActKindOf(DType weights) {
   return weights == DType::kBF16 ? ActKind::kBF16 : ActKind::kF32;
 }
 
-void PackedMatrix::Free::operator()(std::byte* p) const { munmap(p, bytes); }
+void PackedMatrix::Free::operator()(std::byte* p) const {
+  if (bytes > 0) munmap(p, bytes);
+}
 
-Result<PackedMatrix> PackedMatrix::Allocate(const TensorView& source, uint32_t rows, KPlan plan) {
+Result<PackedMatrix> PackedMatrix::Describe(const TensorView& source, uint32_t rows, KPlan plan) {
   const uint64_t reach = ReachOf(plan);
   if (reach > source.cols()) {
     return InvalidArgument(
@@ -106,7 +108,11 @@ Result<PackedMatrix> PackedMatrix::Allocate(const TensorView& source, uint32_t r
   if (!bytes.has_value() || *bytes > std::numeric_limits<ptrdiff_t>::max() - kPage) {
     return ResourceExhausted(fmt::format("packed weights of {} rows do not fit memory", rows));
   }
-  const size_t mapped = std::max<size_t>(RoundUp<size_t>(*bytes, kPage), kPage);
+  return m;
+}
+
+Status PackedMatrix::Reserve() {
+  const size_t mapped = std::max<size_t>(RoundUp<size_t>(bytes(), kPage), kPage);
   void* p = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) {
     return ResourceExhausted(
@@ -115,12 +121,23 @@ Result<PackedMatrix> PackedMatrix::Allocate(const TensorView& source, uint32_t r
                     mapped));
   }
   madvise(p, mapped, MADV_HUGEPAGE);  // neighbours join, so small matrices profit too
-  m.data_ = std::unique_ptr<std::byte[], Free>(static_cast<std::byte*>(p), Free{mapped});
-  m.group_norms_.reset(new (std::nothrow) float[m.groups_]());
-  if (m.groups_ > 0 && m.group_norms_ == nullptr) {
-    return ResourceExhausted(fmt::format("no memory for the norms of {} groups", m.groups_));
+  data_ = std::unique_ptr<std::byte[], Free>(static_cast<std::byte*>(p), Free{mapped});
+  group_norms_.reset(new (std::nothrow) float[groups_]());
+  if (groups_ > 0 && group_norms_ == nullptr) {
+    return ResourceExhausted(fmt::format("no memory for the norms of {} groups", groups_));
   }
+  return OkStatus();
+}
+
+Result<PackedMatrix> PackedMatrix::Allocate(const TensorView& source, uint32_t rows, KPlan plan) {
+  ASSIGN_OR_RETURN(PackedMatrix m, Describe(source, rows, std::move(plan)));
+  RETURN_IF_ERROR(m.Reserve());
   return m;
+}
+
+void PackedMatrix::Attach(const std::byte* packed, float max_row_norm) {
+  data_ = std::unique_ptr<std::byte[], Free>(const_cast<std::byte*>(packed), Free{0});
+  max_row_norm_ = max_row_norm;
 }
 
 uint64_t PackedMatrix::BytesOf(DType dtype, uint64_t rows, const KPlan& plan) {

@@ -10,7 +10,7 @@
 //                  one, minimums
 //   bf16           pairs of consecutive k of a row; f16 and f32: one k of 16 rows at a time
 //
-// Owner: the layer; movable, immutable after Pack. Threads: read by all workers.
+// Owner: the layer; movable, immutable after Finish or Attach. Threads: read by all workers.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +24,10 @@
 namespace cleave {
 
 struct RecordLayout;  // kernels/record.h
+
+// Of the bytes that packing makes of a matrix: one more whenever they change, for any type, so that
+// those kept on disk (engine/packed_store.h) are not taken for these. A test holds them together.
+inline constexpr uint32_t kPackedVersion = 1;
 
 inline constexpr uint32_t kRowsPerGroup = 16;
 
@@ -41,9 +45,16 @@ class PackedMatrix {
   // permutation); must be < source.rows() for every r < rows.
   using RowMap = std::function<uint64_t(uint64_t row)>;
 
-  // Allocates for `rows` outputs, then PackGroups fills. Fails: kInvalidArgument when the plan
-  // reaches past source.cols(); kResourceExhausted when memory cannot be had.
+  // Types and sizes of `rows` outputs, without memory: Reserve or Attach comes next. Fails:
+  // kInvalidArgument when the plan reaches past source.cols(); kResourceExhausted when no memory
+  // could hold it.
+  static Result<PackedMatrix> Describe(const TensorView& source, uint32_t rows, KPlan plan);
+  // Memory, which PackGroups then fills. Fails: kResourceExhausted.
+  Status Reserve();
+  // Describe and Reserve.
   static Result<PackedMatrix> Allocate(const TensorView& source, uint32_t rows, KPlan plan);
+  // In place of packing: bytes() packed before, 64-byte aligned, which outlive the matrix.
+  void Attach(const std::byte* packed, float max_row_norm);
   // Repacks groups [begin, end); different ranges may run on different threads.
   void PackGroups(const TensorView& source, const RowMap& row_map, uint32_t begin, uint32_t end);
   // After all groups are packed: computes max_row_norm() from the packed values.
@@ -72,7 +83,7 @@ class PackedMatrix {
 
  private:
   struct Free {
-    size_t bytes;
+    size_t bytes;  // 0: somebody else's
     void operator()(std::byte* p) const;
   };
 

@@ -1,11 +1,14 @@
 #include "kernels/packed_matrix.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
+#include <span>
 #include <thread>
 
 #include "kernels/matmul_job.h"
@@ -56,6 +59,54 @@ TEST_P(EveryType, SlicesFollowTheRowMapAndThePlan) {
       const bool mine = (k >= 80 && k < 160) || (k >= 320 && k < 480);
       EXPECT_EQ(row[k], mine ? truth[(39 - r) * cols + k] : -7.0F) << r << " " << k;
     }
+  }
+}
+
+// Files of an earlier build hold what it packed (engine/packed_store.h). Where these hashes change
+// because packing does, kPackedVersion goes up by one, and the new ones stand here.
+TEST(PackedMatrix, BytesAreThoseOfTheirVersion) {
+  const std::map<DType, uint64_t> of_version_1{
+      {DType::kF32, 0x4d80904a9a81dfe6},  {DType::kF16, 0x40549e5d5c790bdf},
+      {DType::kBF16, 0x77aea608b6b22912}, {DType::kQ40, 0x6e0a8b65c29c2fe8},
+      {DType::kQ41, 0x4b960f41b0730a89},  {DType::kQ50, 0xde115c149c744332},
+      {DType::kQ51, 0xb92da5aa9e7dc3e8},  {DType::kQ80, 0xf030775593e689cc},
+      {DType::kQ4K, 0x72856305efca9628},  {DType::kQ5K, 0xa2ae7063ecab9f30},
+      {DType::kQ6K, 0x03585b49b3060399}};
+  ASSERT_EQ(kPackedVersion, 1U);
+  const auto add = [](std::span<const std::byte> bytes, uint64_t* hash) {
+    for (const std::byte b : bytes) *hash = (*hash ^ static_cast<uint64_t>(b)) * 0x100000001B3;
+  };
+  for (const DType dtype : kAllDTypes) {
+    uint64_t hash = 0xCBF29CE484222325;  // FNV-1a
+    const Weights w = MakeWeights(dtype, 37, 512, 4);
+    const std::vector<UnitRange> held{{1, 2}, {4, 6}};
+    for (const KPlan& plan : {ColumnPlan(512), RowPlan(512, 80, 64, held)}) {
+      const PackedMatrix m = Pack(w.view, plan);
+      add({m.group_data(0), m.bytes()}, &hash);
+      const float norm = m.max_row_norm();
+      add(std::as_bytes(std::span(&norm, 1)), &hash);
+    }
+    const auto wanted = of_version_1.find(dtype);
+    ASSERT_NE(wanted, of_version_1.end()) << NameOf(dtype) << fmt::format(" {:#018x}", hash);
+    EXPECT_EQ(hash, wanted->second) << NameOf(dtype) << fmt::format(" {:#018x}", hash);
+  }
+}
+
+TEST_P(EveryType, AttachedBytesAreThePackedOnes) {
+  const Weights w = MakeWeights(GetParam(), 37, 512, 5);
+  const PackedMatrix m = Pack(w.view, ColumnPlan(512));
+  Result<PackedMatrix> other = PackedMatrix::Describe(w.view, 37, ColumnPlan(512));
+  ASSERT_TRUE(other.ok());
+  EXPECT_EQ(other->bytes(), m.bytes());
+  other->Attach(m.group_data(0), m.max_row_norm());
+  const PackedMatrix moved = std::move(other).value();
+  EXPECT_EQ(moved.max_row_norm(), m.max_row_norm());
+  std::vector<float> a(512);
+  std::vector<float> b(512);
+  for (uint32_t r = 0; r < 37; ++r) {
+    m.UnpackRow(r, a.data());
+    moved.UnpackRow(r, b.data());
+    EXPECT_TRUE(SameBits(a, b)) << r;
   }
 }
 

@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/unique_fd.h"
 #include "engine/engine_client.h"
 #include "launch/frame_sender.h"
-#include "launch/unique_fd.h"
 #include "launch/wire.h"
 
 namespace cleave {

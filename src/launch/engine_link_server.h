@@ -20,10 +20,10 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/unique_fd.h"
 #include "engine/engine.h"
 #include "launch/frame_sender.h"
 #include "launch/frames.h"
-#include "launch/unique_fd.h"
 #include "launch/wire.h"
 
 namespace cleave {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "base/rng.h"
-#include "launch/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace cleave {
 namespace {

@@ -228,6 +228,7 @@ WorkerSpec Orders() {
   WorkerSpec spec;
   spec.model_path = "/models/na\xefve.gguf";  // bytes that are no UTF-8
   spec.settings.kv_cache_memory_bytes = 1ULL << 33U;
+  spec.settings.repacked_cache_dir = "/var/cache/\xff";
   spec.split.pp = 2;
   spec.split.tp = 3;
   spec.split.tp_shares = {3, 1, 1};
@@ -257,6 +258,7 @@ TEST(WorkerSpecs, GoAndComeBack) {
   EXPECT_EQ(got->model_path, want.model_path);
   EXPECT_EQ(got->settings.kv_cache_memory_bytes, want.settings.kv_cache_memory_bytes);
   EXPECT_EQ(got->settings.max_model_len, std::nullopt);
+  EXPECT_EQ(got->settings.repacked_cache_dir, want.settings.repacked_cache_dir);
   EXPECT_EQ(got->split, want.split);
   EXPECT_EQ(got->cpus, want.cpus);
   EXPECT_EQ(got->sizing.num_blocks, 4000U);

@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "launch/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace cleave {
 

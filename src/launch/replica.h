@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/unique_fd.h"
 #include "comm/world.h"
 #include "launch/engine_link.h"
 #include "launch/replica_watch.h"
-#include "launch/unique_fd.h"
 #include "launch/worker_spec.h"
 
 namespace cleave {

@@ -28,7 +28,8 @@ namespace {
 // A field added to one of these structs must be added to its list below: the bindings no longer
 // compile until it is.
 [[maybe_unused]] void CountFields(const ModelSettings& s) {
-  [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, split] = s;  // split: WorkerSpec's own
+  [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h, i, j, split] =
+      s;  // split: WorkerSpec's own
 }
 [[maybe_unused]] void CountFields(const Sizing& s) {
   [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h] = s;
@@ -58,7 +59,7 @@ Status CheckPool(const WorkerSpec& spec) {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ModelSettings, dtype, kv_cache_dtype, block_size, max_model_len,
                                    max_num_seqs, max_num_batched_tokens, memory_utilization,
-                                   kv_cache_memory_bytes, threads)
+                                   kv_cache_memory_bytes, threads, repacked_cache_dir)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Sizing, max_model_len, num_blocks, teams, kv_partitions,
                                    weight_bytes, kv_bytes, runtime_bytes, budget_bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Split, dp, pp, teams, tp, ep, cp, dcp, tp_shares, pp_layers,

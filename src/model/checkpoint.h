@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/mapped_file.h"
 #include "base/status.h"
 #include "model/config.h"
 #include "tensor/view.h"
@@ -104,6 +105,9 @@ class Checkpoint {
   // kNotFound names the tensor as the file would call it.
   [[nodiscard]] virtual Result<TensorView> Weight(WeightId id) const = 0;
   [[nodiscard]] virtual RowOrder OrderOf(WeightId id) const = 0;
+
+  // Of the files that hold the weights, when they were opened.
+  [[nodiscard]] virtual std::vector<FileStamp> Stamps() const = 0;
 
   // Gives mapped pages back once everything was repacked.
   virtual void DropResidentPages() const = 0;

@@ -132,6 +132,12 @@ RowOrder StoredCheckpoint::OrderOf(WeightId id) const {
   }
 }
 
+std::vector<FileStamp> StoredCheckpoint::Stamps() const {
+  std::vector<FileStamp> stamps;
+  for (const MappedFile& file : model_.files) stamps.push_back(file.stamp());
+  return stamps;
+}
+
 void StoredCheckpoint::DropResidentPages() const {
   for (const MappedFile& file : model_.files) file.DropResidentPages();
 }

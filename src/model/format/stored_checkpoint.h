@@ -62,6 +62,7 @@ class StoredCheckpoint : public Checkpoint {
   [[nodiscard]] bool Has(WeightId id) const override;
   [[nodiscard]] Result<TensorView> Weight(WeightId id) const override;
   [[nodiscard]] RowOrder OrderOf(WeightId id) const override;
+  [[nodiscard]] std::vector<FileStamp> Stamps() const override;
   void DropResidentPages() const override;
 
  private:
