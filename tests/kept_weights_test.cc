@@ -59,7 +59,7 @@ class Log {
   }
   ~Log() { spdlog::set_default_logger(before_); }
   std::string Take() {
-    const std::string text = text_.str();
+    std::string text = text_.str();
     text_.str("");
     return text;
   }
