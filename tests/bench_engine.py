@@ -147,8 +147,10 @@ def check_killed(binary, model):
             ranks = list(workers(process.pid))
         finally:
             process.kill()
+    # Without an image they may still be giving their memory back.
     living = lambda: [pid for pid in ranks if os.path.exists(f"/proc/{pid}/exe")]
-    wait_until(lambda: not living(), 2, f"ranks {ranks} gone")
+    left = lambda: set(ranks) & set(workers(1))
+    wait_until(lambda: not living() and not left(), 2, f"ranks {ranks} gone")
 
 
 def main():
