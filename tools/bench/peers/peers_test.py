@@ -354,6 +354,9 @@ class Reports(unittest.TestCase):
             text,
         )
         self.assertIn("1 met by ratio, 0 met by limit, 1 not met.", text)
+        self.assertNotIn("Not measured", text)
+        part = report.table(self.RUN, [self.row()], ["a decode", "b prefill"])
+        self.assertTrue(part.endswith("\n\nNot measured: a decode; b prefill.\n"))
         self.assertIn("avx2", text)
         self.assertNotIn("NOISY", text)
         loose = self.RUN | {"settings": self.RUN["settings"] | {"most_others": 0.5}}

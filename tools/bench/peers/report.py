@@ -53,15 +53,16 @@ def about(run, rows):
     )
 
 
-def table(run, rows):
+def table(run, rows, missing=()):
+    """`missing`: names of rows that belong there and were not measured."""
     counts = [
         f"{sum(row['verdict'] == verdict for row in rows)} {verdict}"
         for verdict in (pairs.BY_RATIO, pairs.BY_LIMIT, pairs.NOT_MET)
     ]
-    return (
-        "\n".join([about(run, rows), "", HEAD, *map(line, rows), "", ", ".join(counts) + "."])
-        + "\n"
-    )
+    lines = [about(run, rows), "", HEAD, *map(line, rows), "", ", ".join(counts) + "."]
+    if missing:
+        lines += ["", f"Not measured: {'; '.join(missing)}."]
+    return "\n".join(lines) + "\n"
 
 
 def replace_file(path, text):
