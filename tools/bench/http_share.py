@@ -164,12 +164,14 @@ def rates(args, server, rng, streams, tokens):
 def first_tokens(args, server, rng):
     """A pair: milliseconds to the first token of a long prompt, and of its bare prefill."""
     times = []
+    start, used = time.monotonic(), cpu_s()
     for _ in range(FIRSTS):
         request = post(random_prompt(rng, LONG_PROMPT), 1)
         stream = read_all(server.port, [request])[0]
         stream.tokens()
         times.append(stream.first_s - stream.sent_s)
-    bare = bench(args, 0.01, LONG_PROMPT, 2, 1, FIRSTS)["prefill_tokens_per_s"]
+    share = (cpu_s() - used) / (time.monotonic() - start)
+    bare = bench(args, share, LONG_PROMPT, 2, 1, FIRSTS)["prefill_tokens_per_s"]
     return statistics.median(times) * 1e3, LONG_PROMPT / bare * 1e3
 
 
