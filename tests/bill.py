@@ -20,7 +20,7 @@ import time
 from served import Served, request, wait_until
 
 FLAGS = ["--max-model-len", "256", "--no-enable-prefix-caching"]
-PROMPT, TOKENS = 37, 11
+PROMPT, TOKENS = 37, 11  # a prompt of two ranks' 16 rows and more: they share its rows
 FLOAT, CANDIDATE = 4, 8
 
 
@@ -74,18 +74,24 @@ def check_one_request(server, config):
     sends = ranks_a_stage * TOKENS + TOKENS
     send_bytes = ranks_a_stage * rows * hidden * FLOAT + TOKENS * CANDIDATE
     assert moved["pp", "send"] == (sends, send_bytes), moved
-    # Every layer is on the ranks of one stage; small steps go in one shot, others in two.
-    reductions = 2 * layers * ranks_a_stage * TOKENS
-    calls = moved["tp", "all_reduce"][0] if ("tp", "all_reduce") in moved else 0
-    calls += moved["tp", "reduce_scatter"][0] if ("tp", "reduce_scatter") in moved else 0
-    assert calls == reductions, moved
+    # Every layer is on the ranks of one stage. The prompt's rows are shared out: each is summed on
+    # one rank, normed there for both, and goes to the other at the end of the stage.
+    halves, flag, exponent = 2 * layers, 1, 1
+    row = hidden * FLOAT
+    scattered = (halves * ranks_a_stage, halves * PROMPT * (flag + row))
     # Each embedding row is handed over once, each candidate by each rank of the last stage.
-    gathers = 2 * ranks_a_stage * TOKENS
-    gather_bytes = rows * hidden * FLOAT + ranks_a_stage * TOKENS * CANDIDATE
-    two_shot = moved.get(("tp", "reduce_scatter"), (0, 0))[0]
-    assert moved["tp", "all_gather"][0] == gathers + two_shot, moved
-    if two_shot == 0:
-        assert moved["tp", "all_gather"][1] == gather_bytes, moved
+    gathers = 2 * ranks_a_stage * TOKENS + scattered[0] + 2 * ranks_a_stage
+    gather_bytes = rows * row + ranks_a_stage * TOKENS * CANDIDATE
+    gather_bytes += halves * PROMPT * (exponent + row) + 2 * PROMPT * row
+    # Tokens after the first go in one shot, or in two where that was found quicker.
+    reductions = halves * ranks_a_stage * (TOKENS - 1)
+    if ("tp", "all_reduce") in moved:
+        assert moved["tp", "all_reduce"][0] == reductions, moved
+        assert moved["tp", "reduce_scatter"] == scattered, moved
+        assert moved["tp", "all_gather"] == (gathers, gather_bytes), moved
+    else:
+        assert moved["tp", "reduce_scatter"][0] == scattered[0] + reductions, moved
+        assert moved["tp", "all_gather"][0] == gathers + reductions, moved
 
 
 def settled(server):

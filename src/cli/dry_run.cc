@@ -11,7 +11,7 @@ namespace cleave {
 namespace {
 
 // As the matrices that most of the model is made of take their input.
-RowWire ExpertWire(const Checkpoint& checkpoint, std::optional<DType> float_type) {
+RowWire NormedWire(const Checkpoint& checkpoint, std::optional<DType> float_type) {
   DType type = checkpoint.main_dtype();
   if (float_type && (!IsQuantised(type) || *float_type == DType::kF32)) type = *float_type;
   const ActKind kind = ActKindOf(type);
@@ -34,7 +34,7 @@ Status DryRun(const ServeFlags& flags, const std::string& path) {
                             .bytes = &plan.bytes,
                             .kv_head_bytes = kv.token_bytes(),
                             .traffic = {.one_shot_max_bytes = WorldOptions().one_shot_max_bytes},
-                            .expert_rows = ExpertWire(*checkpoint, plan.executor.float_type)};
+                            .normed_rows = NormedWire(*checkpoint, plan.executor.float_type)};
   if (flags.json) {
     fmt::print("{}\n", ReportJson(report));
     return OkStatus();

@@ -29,12 +29,28 @@ uint64_t SeedOf(const ScriptStep& step, uint32_t a, uint32_t b) {
   return MixBits(step.seed ^ (uint64_t{a} << 32U) ^ b);
 }
 
+// reduce_scatter: rows of each member.
+std::vector<Range> PartsOf(const ScriptStep& step) {
+  std::vector<Range> parts;
+  uint32_t begin = 0;
+  for (const uint64_t size : step.sizes) {
+    const auto end = static_cast<uint32_t>(begin + size);
+    parts.push_back({begin, end});
+    begin = end;
+  }
+  return parts;
+}
+
 Status RunReduction(Group* group, const ScriptStep& step, Bytes* arrived) {
   const TestRows mine =
       MakeRows(step.rows, step.columns, step.wide_percent, step.seed, group->rank());
   const size_t stride = step.columns + 3;
   std::vector<float> out(step.rows * stride, 7.0F);  // what lies between rows must stay
-  RETURN_IF_ERROR(group->AllReduce(mine.View(), out.data(), stride));
+  if (step.op == CommOp::kAllReduce) {
+    RETURN_IF_ERROR(group->AllReduce(mine.View(), out.data(), stride));
+  } else {
+    RETURN_IF_ERROR(group->ReduceScatter(mine.View(), PartsOf(step), out.data(), stride));
+  }
   Append(arrived, out.data(), out.size() * sizeof(float));
   return OkStatus();
 }
@@ -139,15 +155,21 @@ std::vector<ScriptStep> MakeScript(uint32_t members, uint32_t steps, uint32_t mo
   // Sizes of all magnitudes, zero too.
   const auto size = [&] { return rng.Below(1 + (uint64_t{most_bytes} >> rng.Below(14))); };
   for (uint32_t i = 0; i < steps; ++i) {
-    constexpr std::array<CommOp, 5> kOps = {CommOp::kAllReduce, CommOp::kAllReduce,
-                                            CommOp::kAllGather, CommOp::kAllToAll, CommOp::kSend};
+    constexpr std::array<CommOp, 6> kOps = {CommOp::kAllReduce,     CommOp::kAllReduce,
+                                            CommOp::kReduceScatter, CommOp::kAllGather,
+                                            CommOp::kAllToAll,      CommOp::kSend};
     ScriptStep step = {.op = kOps[rng.Below(kOps.size())]};
     step.seed = rng.Next();
-    if (step.op == CommOp::kAllReduce) {
+    if (step.op == CommOp::kAllReduce || step.op == CommOp::kReduceScatter) {
       const auto elements = static_cast<uint32_t>(1 + size() / 4);
       step.rows = static_cast<uint32_t>(rng.Below(std::min(elements, 40U) + 1));
       step.columns = elements / std::max(step.rows, 1U);
       step.wide_percent = rng.Below(2) == 0 ? 0 : static_cast<uint32_t>(rng.Below(101));
+      uint64_t left = step.rows;
+      for (uint32_t member = 0; step.op == CommOp::kReduceScatter && member < members; ++member) {
+        step.sizes.push_back(member + 1 == members ? left : rng.Below(left + 1));
+        left -= step.sizes.back();
+      }
     } else if (step.op == CommOp::kAllGather) {
       for (uint32_t member = 0; member < members; ++member) step.sizes.push_back(size());
     } else if (step.op == CommOp::kAllToAll) {
@@ -231,6 +253,16 @@ std::vector<Metered> BillOf(const std::vector<ScriptStep>& script, uint32_t memb
       }
       add(one_shot ? CommOp::kAllReduce : CommOp::kReduceScatter, reduced);
       if (!one_shot) add(CommOp::kAllGather, gathered);
+    } else if (step.op == CommOp::kReduceScatter) {
+      if (step.rows == 0 || step.columns == 0) continue;
+      const TestRows mine = MakeRows(step.rows, step.columns, step.wide_percent, step.seed, member);
+      const Range own = PartsOf(step)[member];
+      uint64_t bytes = 0;
+      for (uint32_t row = 0; row < step.rows; ++row) {
+        if (row >= own.begin && row < own.end) continue;
+        bytes += 1 + uint64_t{step.columns} * (mine.wide[row] != 0 ? 8 : 4);
+      }
+      add(step.op, bytes);
     } else if (step.op == CommOp::kAllGather) {
       uint64_t total = 0;
       for (const uint64_t size : step.sizes) total += size;

@@ -36,7 +36,8 @@ struct ScriptStep {
   uint32_t rows = 0;
   uint32_t columns = 0;
   uint32_t wide_percent = 0;
-  std::vector<uint64_t> sizes = {};  // all_gather: [member]; all_to_all: [from][to]; send: one
+  // reduce_scatter: rows of each; all_gather: [member]; all_to_all: [from][to]; send: one.
+  std::vector<uint64_t> sizes = {};
   uint32_t from = 0;
   uint32_t to = 0;
   uint64_t seed = 0;

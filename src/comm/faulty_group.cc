@@ -38,6 +38,12 @@ Status FaultyGroup::AllReduce(const IntegerRows& mine, float* out, size_t out_st
   return group_->AllReduce(mine, out, out_stride);
 }
 
+Status FaultyGroup::ReduceScatter(const IntegerRows& mine, std::span<const Range> rows_of,
+                                  float* out, size_t out_stride) {
+  RETURN_IF_ERROR(Misbehave());
+  return group_->ReduceScatter(mine, rows_of, out, out_stride);
+}
+
 Status FaultyGroup::AllGather(std::span<const std::byte> mine, std::span<const uint64_t> sizes,
                               std::byte* out) {
   RETURN_IF_ERROR(Misbehave());

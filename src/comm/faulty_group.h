@@ -35,6 +35,8 @@ class FaultyGroup final : public Group {
   [[nodiscard]] uint32_t rank() const override { return group_->rank(); }
   [[nodiscard]] uint32_t size() const override { return group_->size(); }
   Status AllReduce(const IntegerRows& mine, float* out, size_t out_stride) override;
+  Status ReduceScatter(const IntegerRows& mine, std::span<const Range> rows_of, float* out,
+                       size_t out_stride) override;
   Status AllGather(std::span<const std::byte> mine, std::span<const uint64_t> sizes,
                    std::byte* out) override;
   Status AllToAll(const std::byte* send, std::span<const uint64_t> send_sizes, std::byte* receive,

@@ -42,6 +42,9 @@ class Group {
   // out[row][column] = float(Σ over members) · 2^-shift[row], on every member. The sum is exact, so
   // neither its order nor the algorithm shows. out: [rows][out_stride].
   virtual Status AllReduce(const IntegerRows& mine, float* out, size_t out_stride) = 0;
+  // The same of rows rows_of[rank()] alone; each member has its own part of all rows, in order.
+  virtual Status ReduceScatter(const IntegerRows& mine, std::span<const Range> rows_of, float* out,
+                               size_t out_stride) = 0;
   // Member i's sizes[i] bytes, one after another, on every member that gives `out`; sizes are known
   // to all.
   virtual Status AllGather(std::span<const std::byte> mine, std::span<const uint64_t> sizes,

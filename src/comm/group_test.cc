@@ -87,6 +87,12 @@ TEST(ShmGroup, ChunkBorders) {
                           .columns = columns,
                           .wide_percent = columns % 2 == 0 ? 50U : 0U,
                           .seed = rows * 4096 + columns});
+        script.push_back({.op = CommOp::kReduceScatter,
+                          .rows = rows,
+                          .columns = columns,
+                          .wide_percent = columns % 2 == 0 ? 50U : 0U,
+                          .sizes = {rows / 3, 0, rows - rows / 3},
+                          .seed = rows * 4096 + columns + 1});
       }
     }
     for (const uint64_t bytes : {4032ULL, 4095ULL, 4096ULL, 4097ULL, 8192ULL}) {
@@ -204,6 +210,12 @@ TEST(ShmGroup, RefusesWhatCannotBe) {
     float out = 0;
     EXPECT_EQ(group->AllReduce({1, 1, &total, 1, &wide, &shift}, &out, 1).code(),
               StatusCode::kInvalidArgument);
+    const int32_t small = 0;
+    for (const std::vector<Range>& parts :
+         {std::vector<Range>{}, {{0, 1}}, {{0, 0}, {0, 0}}, {{0, 1}, {0, 1}}, {{0, 1}, {1, 2}}}) {
+      EXPECT_EQ(group->ReduceScatter({1, 1, &total, 1, &wide, &small}, parts, &out, 1).code(),
+                StatusCode::kInvalidArgument);
+    }
     // None of that took the group along.
     const std::vector<uint64_t> sizes = {8, 8};
     Bytes out_bytes(16);

@@ -85,25 +85,28 @@ class LoopbackGroup final : public Group {
 
   Status AllReduce(const IntegerRows& mine, float* out, size_t out_stride) override {
     if (mine.rows == 0 || mine.columns == 0) return OkStatus();
-    Contribution own = {CommOp::kAllReduce, {mine.rows, mine.columns}, {}};
-    for (uint32_t row = 0; row < mine.rows; ++row) {
-      const auto* at = reinterpret_cast<const std::byte*>(mine.totals + row * mine.stride);
-      own.bytes.insert(own.bytes.end(), at, at + size_t{mine.columns} * sizeof(int64_t));
-    }
     const uint64_t start = SteadyNanos();
     uint64_t waited = 0;
-    ASSIGN_OR_RETURN(const Brought all, Exchange(std::move(own), &waited));
-    for (uint32_t row = 0; row < mine.rows; ++row) {
-      for (uint32_t column = 0; column < mine.columns; ++column) {
-        int64_t sum = 0;
-        for (const auto& [member, theirs] : all) {
-          sum += ValueAt<int64_t>(theirs.bytes, size_t{row} * mine.columns + column);
-        }
-        out[row * out_stride + column] =
-            static_cast<float>(sum) * std::ldexp(1.0F, -mine.shift[row]);
-      }
-    }
+    RETURN_IF_ERROR(Reduce(CommOp::kAllReduce, mine, {0, mine.rows}, out, out_stride, &waited));
     MeterReduction(mine, SteadyNanos() - start, waited);
+    return OkStatus();
+  }
+
+  Status ReduceScatter(const IntegerRows& mine, std::span<const Range> rows_of, float* out,
+                       size_t out_stride) override {
+    if (mine.rows == 0 || mine.columns == 0) return OkStatus();
+    if (rows_of.size() != size()) {
+      return InvalidArgument("reduce_scatter: parts do not fit the group");
+    }
+    const Range own = rows_of[rank_];
+    const uint64_t start = SteadyNanos();
+    uint64_t waited = 0;
+    RETURN_IF_ERROR(Reduce(CommOp::kReduceScatter, mine, own, out, out_stride, &waited));
+    uint64_t bytes = 0;
+    for (uint32_t row = 0; row < mine.rows; ++row) {
+      if (!own.contains(row)) bytes += 1 + uint64_t{mine.columns} * (mine.wide[row] != 0 ? 8 : 4);
+    }
+    Meter(CommOp::kReduceScatter, bytes, SteadyNanos() - start, waited);
     return OkStatus();
   }
 
@@ -182,6 +185,28 @@ class LoopbackGroup final : public Group {
   }
 
  private:
+  // Sums rows `wanted` over all members.
+  Status Reduce(CommOp op, const IntegerRows& mine, Range wanted, float* out, size_t out_stride,
+                uint64_t* waited_ns) {
+    Contribution own = {op, {mine.rows, mine.columns}, {}};
+    for (uint32_t row = 0; row < mine.rows; ++row) {
+      const auto* at = reinterpret_cast<const std::byte*>(mine.totals + row * mine.stride);
+      own.bytes.insert(own.bytes.end(), at, at + size_t{mine.columns} * sizeof(int64_t));
+    }
+    ASSIGN_OR_RETURN(const Brought all, Exchange(std::move(own), waited_ns));
+    for (uint32_t row = wanted.begin; row < wanted.end; ++row) {
+      for (uint32_t column = 0; column < mine.columns; ++column) {
+        int64_t sum = 0;
+        for (const auto& [member, theirs] : all) {
+          sum += ValueAt<int64_t>(theirs.bytes, size_t{row} * mine.columns + column);
+        }
+        out[row * out_stride + column] =
+            static_cast<float>(sum) * std::ldexp(1.0F, -mine.shift[row]);
+      }
+    }
+    return OkStatus();
+  }
+
   // Brings `own` and returns what all brought, once they have.
   Result<Brought> Exchange(Contribution own, uint64_t* waited_ns) {
     const CommOp op = own.op;

@@ -61,12 +61,12 @@ TEST(SharedMemory, RefusesBadSizesAndDescriptors) {
 TEST(Segment, NothingOverlaps) {
   WorldOptions options;
   options.split = {.pp = 2, .tp = 4, .ep = 4, .cp = 2, .dcp = 2};
-  options.room_bytes = 5000;
+  options.room_bytes = 9000;
   options.channel_bytes = 5000;
   options.experts = 10;
   const Result<SegmentPlan> plan = PlanSegment(options);
   ASSERT_TRUE(plan.ok()) << plan.status().ToString();
-  EXPECT_EQ(plan->options.room_bytes, 8192U);
+  EXPECT_EQ(plan->options.room_bytes, 12288U);
   EXPECT_EQ(plan->options.channel_bytes, 8192U);
   struct Piece {
     uint64_t begin;
@@ -121,8 +121,8 @@ TEST(Segment, RefusesWhatDoesNotFit) {
             "teams · tp · cp under ep is 128, must be 1 to 64");
   EXPECT_EQ(message([](WorldOptions* o) { o->deadline_ms = 0; }),
             "deadline_ms is 0, must be 1 to 86400000");
-  EXPECT_EQ(message([](WorldOptions* o) { o->room_bytes = 4095; }),
-            "room_bytes is 4095, must be 4096 to 1073741824");
+  EXPECT_EQ(message([](WorldOptions* o) { o->room_bytes = 8191; }),
+            "room_bytes is 8191, must be 8192 to 1073741824");
   EXPECT_EQ(message([](WorldOptions* o) { o->channel_bytes = UINT64_MAX; }),
             "channel_bytes is 18446744073709551615, must be 4096 to 1073741824");
   EXPECT_EQ(message([](WorldOptions* o) { o->plan_ring_bytes = UINT64_MAX; }),

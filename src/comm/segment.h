@@ -33,7 +33,8 @@ struct WorldOptions {
   uint32_t experts = 0;                 // of a layer, whose tokens ranks count; 0: none
 };
 
-inline constexpr uint64_t kMinRoomBytes = 4096;
+// A part for each of 63 others that holds a flag's line and another of sums.
+inline constexpr uint64_t kMinRoomBytes = 8192;
 inline constexpr uint64_t kMaxRoomBytes = uint64_t{1} << 30U;
 inline constexpr uint64_t kMaxChannelBytes = uint64_t{1} << 30U;
 

@@ -25,6 +25,15 @@ Status SelfGroup::AllReduce(const IntegerRows& mine, float* out, size_t out_stri
   return OkStatus();
 }
 
+Status SelfGroup::ReduceScatter(const IntegerRows& mine, std::span<const Range> rows_of, float* out,
+                                size_t out_stride) {
+  if (rows_of.size() != 1 || rows_of[0] != Range{0, mine.rows}) {
+    return InvalidArgument(fmt::format("reduce_scatter of one member got {} parts of {} rows",
+                                       rows_of.size(), mine.rows));
+  }
+  return AllReduce(mine, out, out_stride);
+}
+
 Status SelfGroup::AllGather(std::span<const std::byte> mine, std::span<const uint64_t> sizes,
                             std::byte* out) {
   if (sizes.size() != 1 || sizes[0] != mine.size()) {

@@ -11,6 +11,8 @@ class SelfGroup final : public Group {
   [[nodiscard]] uint32_t rank() const override { return 0; }
   [[nodiscard]] uint32_t size() const override { return 1; }
   Status AllReduce(const IntegerRows& mine, float* out, size_t out_stride) override;
+  Status ReduceScatter(const IntegerRows& mine, std::span<const Range> rows_of, float* out,
+                       size_t out_stride) override;
   Status AllGather(std::span<const std::byte> mine, std::span<const uint64_t> sizes,
                    std::byte* out) override;
   Status AllToAll(const std::byte* send, std::span<const uint64_t> send_sizes, std::byte* receive,

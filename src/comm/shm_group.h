@@ -5,7 +5,8 @@
 // flags and reads the others' slots. Slots alternate between two: a member that raised its flag for
 // round r has read all of round r-1, so that its slot of r-1 may be written again in r+1. Messages
 // larger than a slot take several rounds. Rows go by one exchange when they are small, else each
-// member sums its columns of all (reduce-scatter) and all collect them (all-gather).
+// member sums its columns of all (reduce-scatter) and all collect them (all-gather). Where members
+// want rows of their own only, a slot has a part for each of the others.
 // Sums are exact integers: neither the way nor the chunks show. Metered as split/traffic.h says.
 
 #include <array>
@@ -26,6 +27,8 @@ class ShmGroup final : public Group {
   [[nodiscard]] uint32_t rank() const override { return me_; }
   [[nodiscard]] uint32_t size() const override { return size_; }
   Status AllReduce(const IntegerRows& mine, float* out, size_t out_stride) override;
+  Status ReduceScatter(const IntegerRows& mine, std::span<const Range> rows_of, float* out,
+                       size_t out_stride) override;
   Status AllGather(std::span<const std::byte> mine, std::span<const uint64_t> sizes,
                    std::byte* out) override;
   Status AllToAll(const std::byte* send, std::span<const uint64_t> send_sizes, std::byte* receive,
@@ -44,12 +47,10 @@ class ShmGroup final : public Group {
   void ForgetStats();
 
  private:
-  // A part of a reduction that fits a slot with every row wide.
+  // A part of a reduction that fits its room with every row wide.
   struct Chunk {
-    uint32_t row_begin;
-    uint32_t row_end;
+    Range rows;
     Range columns;
-    [[nodiscard]] uint32_t rows() const { return row_end - row_begin; }
   };
   // Time of one operation and of the waits in it.
   struct OpTimes {
@@ -73,15 +74,24 @@ class ShmGroup final : public Group {
     return slots_ + (uint64_t{member} * 2 + (round & 1U)) * room_;
   }
 
-  [[nodiscard]] Chunk ChunkAt(const IntegerRows& mine, uint32_t row, uint32_t column) const;
+  [[nodiscard]] static Chunk ChunkAt(uint64_t room, uint32_t rows, uint32_t columns, uint32_t row,
+                                     uint32_t column);
+  // Calls fn(chunk, index) for all of [rows, columns], each chunk in `room` bytes.
   template <typename Fn>
-  Status ForEachChunk(const IntegerRows& mine, Fn&& fn);
+  static Status ForEachChunk(uint64_t room, uint32_t rows, uint32_t columns, Fn&& fn);
+  Status CheckShifts(const IntegerRows& mine) const;
   Status OneShot(const IntegerRows& mine, float* out, size_t out_stride);
   Status TwoShot(const IntegerRows& mine, float* out, size_t out_stride);
-  // Writes my rows of the chunk, without the columns of `skip`.
-  bool Pack(const IntegerRows& mine, const Chunk& chunk, Range skip);
-  // Sums columns `part` of the chunk over all slots of the round.
-  void Sum(const IntegerRows& mine, const Chunk& chunk, Range part, float* out, size_t out_stride);
+  // In a slot, the room of what `from` hands to `to` alone: one of size() - 1.
+  [[nodiscard]] uint64_t PartRoom() const;
+  [[nodiscard]] uint64_t PartOffset(uint32_t from, uint32_t to) const;
+  // Writes my rows of the chunk to `to`, without the columns of `skip`. Whether any is wide.
+  bool Pack(const IntegerRows& mine, const Chunk& chunk, Range skip, std::byte* to);
+  // Sums columns `part` of the chunk, which others packed at theirs[member] (mine: unused).
+  void Sum(const IntegerRows& mine, const Chunk& chunk, Range part,
+           const std::array<const std::byte*, kMaxGroupSize>& theirs, float* out,
+           size_t out_stride);
+  [[nodiscard]] std::array<const std::byte*, kMaxGroupSize> AllTheirs() const;
   void PutSums(const Chunk& chunk, Range part, const float* out, size_t out_stride);
   void TakeSums(const Chunk& chunk, uint32_t member, Range part, float* out, size_t out_stride);
 

@@ -4,11 +4,11 @@ cleave_library(NAME decoder
   SOURCES forward/attention_core.cc forward/attention_half.cc forward/context_attention.cc
           forward/decoder.cc forward/dense_ffn.cc forward/embedder.cc forward/ep_ffn.cc
           forward/ep_routes.cc forward/expert_block.cc forward/ffn.cc forward/head.cc
-          forward/moe_ffn.cc forward/partial_exchange.cc forward/result_route.cc
-          forward/router.cc forward/row_share.cc forward/row_stages.cc forward/row_sum.cc
-          inline_executor.cc kv_cache.cc measured_costs.cc model_bytes.cc model_weights.cc
-          open_model.cc packed_identity.cc packed_region.cc packed_store.cc plan_message.cc
-          rank_meter.cc rank_runner.cc sizing.cc split_executor.cc team_rows.cc
+          forward/moe_ffn.cc forward/normed_rows.cc forward/partial_exchange.cc
+          forward/result_route.cc forward/router.cc forward/row_share.cc forward/row_stages.cc
+          forward/row_sum.cc inline_executor.cc kv_cache.cc measured_costs.cc model_bytes.cc
+          model_weights.cc open_model.cc packed_identity.cc packed_region.cc packed_store.cc
+          plan_message.cc rank_meter.cc rank_runner.cc sizing.cc split_executor.cc team_rows.cc
   DEPS cleave_base cleave_tensor cleave_kernels cleave_comm cleave_format cleave_host cleave_split
        PkgConfig::XXHASH spdlog::spdlog fmt::fmt)
 cleave_test(NAME packed_store SOURCES packed_store_test.cc DEPS cleave_decoder)

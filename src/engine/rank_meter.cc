@@ -20,6 +20,9 @@ void RankMeter::BookForward(std::span<const int32_t> token_ids, uint32_t batch_t
         }));
   }
   counts.wide_rows = reported.wide_rows - before_.wide_rows;
+  for (uint32_t wire = 0; wire < kRowWires; ++wire) {
+    counts.normed_rows[wire] = reported.normed_rows[wire] - before_.normed_rows[wire];
+  }
   counts.ep = reported.ep - before_.ep;
   counts.cp = reported.cp - before_.cp;
   before_ = reported;

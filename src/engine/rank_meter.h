@@ -19,10 +19,11 @@ class RankMeter {
   RankMeter(const RankContext& context, uint32_t group_rows)
       : context_(context), group_rows_(group_rows) {}
 
-  // What a rank reports since the start: rows that went into reductions as int64, and what went
-  // over ep and cp.
+  // What a rank reports since the start: rows that went into reductions as int64, normed rows that
+  // went to the tp group, and what went over ep and cp.
   struct Reported {
     uint64_t wide_rows = 0;
+    WireCounts normed_rows = {};
     EpCounts ep = {};
     CpCounts cp = {};
   };

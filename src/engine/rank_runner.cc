@@ -84,6 +84,7 @@ Status RankRunner::Forward(const ForwardBatch& batch) {
   WriteExpertTokens();
   meter_->BookForward(part.token_ids, static_cast<uint32_t>(batch.token_ids.size()),
                       {.wide_rows = decoder_->wide_rows(),
+                       .normed_rows = decoder_->normed_rows(),
                        .ep = decoder_->ep_counts(),
                        .cp = decoder_->cp_counts()},
                       SteadyNanos() - start_ns);

@@ -1,5 +1,6 @@
 #include "kernels/act_wire.h"
 
+#include <cstdint>
 #include <cstring>
 
 #include "base/status.h"
@@ -17,6 +18,16 @@ size_t ElementBytes(ActKind kind) {
       break;
   }
   return sizeof(float);
+}
+
+// Σ of 8 int8, as unsigned bytes with 128 added to each: pairs, then a product whose top 16 bits
+// hold the four pairs' sum.
+int32_t SumOf8(const int8_t* q) {
+  uint64_t bytes = 0;
+  std::memcpy(&bytes, q, sizeof bytes);
+  bytes ^= 0x8080808080808080ULL;
+  const uint64_t pairs = (bytes & 0x00FF00FF00FF00FFULL) + (bytes >> 8U & 0x00FF00FF00FF00FFULL);
+  return static_cast<int32_t>(pairs * 0x0001000100010001ULL >> 48U) - 8 * 128;
 }
 
 }  // namespace
@@ -43,13 +54,8 @@ void LoadActRow(ActKind kind, const std::byte* in, size_t blocks, uint32_t row, 
   std::memcpy(to->scale() + first, in + bytes, blocks * sizeof(float));
   for (size_t block = first; block < first + blocks; ++block) {
     const int8_t* q = to->q() + 32 * block;
-    int32_t low = 0;
-    int32_t high = 0;
-    for (size_t i = 0; i < 16; ++i) {
-      low += q[i];
-      high += q[16 + i];
-    }
-    to->sum()[block] = low + high;
+    const int32_t low = SumOf8(q) + SumOf8(q + 8);
+    to->sum()[block] = low + SumOf8(q + 16) + SumOf8(q + 24);
     to->half_sum()[block] = low;
   }
 }

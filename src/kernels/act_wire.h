@@ -1,6 +1,6 @@
 #pragma once
-// Prepared activation rows as bytes, for a rank that holds the expert a row goes to: what the row
-// is multiplied by, no more, so that both ranks multiply the same. Pure; any thread.
+// Prepared activation rows as bytes, for a rank that did not prepare them: what the row is
+// multiplied by, no more, so that both ranks multiply the same. Pure; any thread.
 //
 //   int8  blocks · 32 int8, blocks · 4 scales (fp32); the sums are made again
 //   bf16  blocks · 32 · 2        f32   blocks · 32 · 4

@@ -53,6 +53,31 @@ TEST(ActWire, ARowArrivesAsItWasPrepared) {
   }
 }
 
+TEST(ActWire, MakesTheSumsOfAnyBytes) {
+  constexpr uint32_t kKinds = 4;
+  ActBuffer sent(kKinds, 1);
+  ActBuffer arrived(kKinds, 1);
+  std::vector<std::byte> wire(ActRowBytes(ActKind::kInt8, 1));
+  for (uint32_t row = 0; row < kKinds; ++row) {
+    const size_t first = size_t{row} * sent.max_blocks();
+    int32_t sum = 0;
+    int32_t half = 0;
+    for (int i = 0; i < 32; ++i) {
+      // All lowest, all highest, both by turns, and every kind of byte.
+      const int by_row[] = {-128, 127, i % 2 == 0 ? -128 : 127, i * 8 - 128};
+      sent.q()[32 * first + i] = static_cast<int8_t>(by_row[row]);
+      sum += by_row[row];
+      half += i < 16 ? by_row[row] : 0;
+    }
+    sent.scale()[first] = 1;
+    StoreActRow(ActKind::kInt8, sent, 1, row, wire.data());
+    LoadActRow(ActKind::kInt8, wire.data(), 1, row, &arrived);
+    const size_t at = size_t{row} * arrived.max_blocks();
+    EXPECT_EQ(arrived.sum()[at], sum) << row;
+    EXPECT_EQ(arrived.half_sum()[at], half) << row;
+  }
+}
+
 TEST(ActWire, TakesFewerBytesThanFloats) {
   EXPECT_EQ(ActRowBytes(ActKind::kInt8, 18), 18U * 36);
   EXPECT_EQ(ActRowBytes(ActKind::kBF16, 18), 18U * 64);

@@ -164,6 +164,11 @@ Range CpRowsOf(const Split& split, uint32_t cp_rank, uint32_t tokens) {
   return EvenShare(tokens, split.cp, cp_rank);
 }
 
+Range TpRowsOf(const Split& split, uint32_t tp_rank, uint32_t rows) {
+  if (!TpSharesRows(split, rows)) return {0, rows};
+  return EvenShare(rows, split.tp, tp_rank);
+}
+
 uint32_t PositionsHeld(const Split& split, const RankCoord& coord, uint32_t positions) {
   // Runs go round the shards; shard s of `shards` holds runs s, s + shards, …
   const uint32_t shards = KvPartitionsOf(split);

@@ -114,6 +114,13 @@ Range CpRowsOf(const Split& split, uint32_t cp_rank, uint32_t tokens);
 inline bool CpSharesRows(const Split& split, uint32_t tokens) {
   return split.cp > 1 && tokens / split.cp >= kCpRowsWorthSharing;
 }
+// Of `rows` that all ranks of a tp group compute, those that a rank norms and adds up for all: all;
+// or, where there are enough and no ep beside tp, an even share.
+inline constexpr uint32_t kTpRowsWorthSharing = 16;  // of each rank
+inline bool TpSharesRows(const Split& split, uint32_t rows) {
+  return split.tp > 1 && split.ep == 1 && rows / split.tp >= kTpRowsWorthSharing;
+}
+Range TpRowsOf(const Split& split, uint32_t tp_rank, uint32_t rows);
 // How many of the positions [0, positions) it keeps.
 uint32_t PositionsHeld(const Split& split, const RankCoord& coord, uint32_t positions);
 

@@ -104,7 +104,7 @@ std::string RankTable(const LayoutReport& report) {
 
 std::string TrafficText(const char* name, const LayoutReport& report, uint32_t tokens) {
   const std::vector<Transfer> list =
-      StepTotals(*report.layout, tokens, report.traffic, report.expert_rows).List();
+      StepTotals(*report.layout, tokens, report.traffic, report.normed_rows).List();
   if (list.empty()) return fmt::format("{}: nothing is exchanged\n", name);
   std::vector<std::vector<std::string>> rows{{"axis", "operation", "calls", "bytes"}};
   for (const Transfer& t : list) {
@@ -141,7 +141,7 @@ Json RankJson(const LayoutReport& report, const RankLayout& rank) {
 Json TrafficJson(const LayoutReport& report, uint32_t tokens) {
   Json axes = Json::array();
   for (const Transfer& t :
-       StepTotals(*report.layout, tokens, report.traffic, report.expert_rows).List()) {
+       StepTotals(*report.layout, tokens, report.traffic, report.normed_rows).List()) {
     if (axes.empty() || axes.back()["axis"] != AxisName(t.axis)) {
       axes.push_back({{"axis", AxisName(t.axis)}, {"ops", Json::array()}});
     }
@@ -184,7 +184,7 @@ uint64_t WeightBytesOf(const Layout& layout, const RankLayout& rank, const Model
 }
 
 TrafficTotals StepTotals(const Layout& layout, uint32_t tokens, const TrafficOptions& options,
-                         RowWire expert_rows) {
+                         RowWire normed_rows) {
   TrafficTotals totals;
   for (const RankLayout& rank : layout.ranks) {
     StepCounts counts;
@@ -199,9 +199,10 @@ TrafficTotals StepTotals(const Layout& layout, uint32_t tokens, const TrafficOpt
     // Which rank holds a token's embedding depends on the token; together they hold each once.
     counts.embedded_tokens = rank.first_stage && rank.coord.tp == 0 ? counts.tokens : 0;
     if (layout.shape.post_norms) {
-      counts.wide_rows = uint64_t{2} * rank.layers.size() * counts.tokens;
+      counts.wide_rows = ReducedRows(layout, rank.rank, counts.tokens);
     }
-    counts.ep = ExpectedEpCounts(layout, rank.rank, counts, expert_rows);
+    counts.normed_rows = ExpectedNormedRows(layout, rank.rank, counts.tokens, normed_rows);
+    counts.ep = ExpectedEpCounts(layout, rank.rank, counts, normed_rows);
     counts.cp = ExpectedCpCounts(layout, rank.rank, counts.tokens);
     AddTrafficOfStep(layout, rank.rank, counts, options, &totals);
   }

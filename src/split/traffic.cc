@@ -17,6 +17,7 @@ constexpr uint64_t kReductionsALayer = 2;  // after attention, after the FFN
 constexpr uint64_t kExpertBytes = 2;       // which
 constexpr uint64_t kExponentBytes = 1;     // of a row's quantum
 constexpr uint64_t kWireBlock = 32;        // elements
+constexpr uint64_t kAttentionTerms = 2;    // of int8 rows into V
 constexpr uint64_t kBf16Bytes = 2;
 constexpr uint64_t kPartialCodeBytes = 4;  // what a partial attention is
 constexpr uint64_t kBinBytes = 8;          // an integer of a bin, narrow
@@ -38,10 +39,34 @@ struct Step {
   }
 };
 
+uint64_t WireBytes(const Step& step, const WireCounts& rows) {
+  uint64_t bytes = 0;
+  for (uint32_t wire = 0; wire < kRowWires; ++wire) {
+    bytes += rows[wire] * RowWireBytes(static_cast<RowWire>(wire), step.hidden());
+  }
+  return bytes;
+}
+
+// Two a layer, of rows that the ranks share out.
+void AddSharedRows(const Step& step) {
+  const uint64_t calls = kReductionsALayer * step.rank.layers.size();
+  const uint64_t own =
+      TpRowsOf(step.layout.split, step.rank.coord.tp, static_cast<uint32_t>(step.rows())).size();
+  const uint64_t others = calls * (step.rows() - own);
+  step.totals->Add(
+      Axis::kTp, CommOp::kReduceScatter, calls,
+      others * kFlagBytes +
+          (others * kNarrowBytes + step.counts.wide_rows * kWideExtraBytes) * step.hidden());
+  step.totals->Add(Axis::kTp, CommOp::kAllGather, calls + 1,
+                   calls * own * kExponentBytes + WireBytes(step, step.counts.normed_rows) +
+                       own * step.hidden() * kFloatBytes);
+}
+
 void AddReductions(const Step& step) {
   const uint64_t halves = step.layout.split.ep > 1 ? 1 : kReductionsALayer;
   const uint64_t calls = halves * step.rank.layers.size();
   const uint64_t rows = step.rows();
+  if (TpSharesRows(step.layout.split, static_cast<uint32_t>(rows))) return AddSharedRows(step);
   const uint64_t flags = calls * rows * kFlagBytes;
   const uint64_t wide = step.counts.wide_rows;
   if (IsOneShot(rows, step.hidden(), step.options)) {
@@ -123,11 +148,9 @@ void AddEp(const Step& step) {
                      layers * own * step.hidden() * kFloatBytes);
   }
   const EpCounts& counts = step.counts.ep;
-  uint64_t bytes = counts.rows_returned * (kFlagBytes + step.hidden() * kNarrowBytes) +
-                   counts.wide_returned * step.hidden() * kWideExtraBytes;
-  for (uint32_t wire = 0; wire < kRowWires; ++wire) {
-    bytes += counts.rows_sent[wire] * RowWireBytes(static_cast<RowWire>(wire), step.hidden());
-  }
+  const uint64_t bytes = counts.rows_returned * (kFlagBytes + step.hidden() * kNarrowBytes) +
+                         counts.wide_returned * step.hidden() * kWideExtraBytes +
+                         WireBytes(step, counts.rows_sent);
   step.totals->Add(Axis::kEp, CommOp::kAllToAll, 3 * layers, bytes);
 }
 
@@ -243,6 +266,28 @@ EpCounts operator-(const EpCounts& a, const EpCounts& b) {
   left.rows_returned -= b.rows_returned;
   left.wide_returned -= b.wide_returned;
   return left;
+}
+
+WireCounts ExpectedNormedRows(const Layout& layout, uint32_t rank, uint32_t tokens, RowWire wire) {
+  WireCounts counts{};
+  const RankLayout& mine = layout.ranks[rank];
+  const uint32_t rows = CpRowsOf(layout.split, mine.coord.cp, tokens).size();
+  if (!TpSharesRows(layout.split, rows)) return counts;
+  const uint64_t sent =
+      uint64_t{TpRowsOf(layout.split, mine.coord.tp, rows).size()} * mine.layers.size();
+  // A router takes floats, so that a mixture's quantised experts do not see the rows alone.
+  const bool routed = layout.shape.num_experts > 0 && wire == RowWire::kInt8;
+  counts[static_cast<uint32_t>(wire)] += wire == RowWire::kInt8 ? kAttentionTerms * sent : sent;
+  counts[static_cast<uint32_t>(routed ? RowWire::kFloat : wire)] += sent;
+  return counts;
+}
+
+uint64_t ReducedRows(const Layout& layout, uint32_t rank, uint32_t tokens) {
+  const RankLayout& mine = layout.ranks[rank];
+  const uint32_t rows = CpRowsOf(layout.split, mine.coord.cp, tokens).size();
+  const bool shared = TpSharesRows(layout.split, rows);
+  const uint32_t own = shared ? TpRowsOf(layout.split, mine.coord.tp, rows).size() : 0;
+  return kReductionsALayer * mine.layers.size() * (rows - own);
 }
 
 EpCounts ExpectedEpCounts(const Layout& layout, uint32_t rank, const StepCounts& step,

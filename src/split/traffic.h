@@ -15,6 +15,12 @@
 //      reduce_scatter  Past that: rank i of n owns columns EvenShare(D, n, i); it hands over the
 //                      flags and the others' columns: T · 1 + (D - own) · (4 or 8) a row,
 //      all_gather      then the sums of its own as fp32: T · own · 4.
+//   tp, rows shared    In place of these where TpSharesRows: a rank norms and adds up its own rows
+//   (TpRowsOf).
+//      all_gather      two a layer, of own rows, normed: the exponent of the quantum (1 byte), and
+//                      the row as the matrices take it (RowWireBytes; once a term); once a step,
+//                      at the end of the stage's layers, the residual rows: own · D · 4.
+//      reduce_scatter  two a layer: flags and sums of the others' rows.
 //   tp all_gather      On the first stage, one a step: D · 4 for each row of the embedding that
 //                      this rank holds. On cp 0 of the last stage, for each group of results that
 //                      has greedy rows, one: the best logit of this rank's vocabulary (fp32) and
@@ -69,17 +75,20 @@ const char* CommOpName(CommOp op);
 // Element widths and algorithms of the engine that is priced.
 enum class Dialect : uint8_t { kCleave, kVllm };
 
-// How a normed row of D elements goes to the rank of its experts: blocks of 32 int8 with an fp32
-// scale each, blocks of 32 bf16, or D fp32.
+// How a normed row of D elements goes to another rank: blocks of 32 int8 with an fp32 scale each,
+// blocks of 32 bf16, or D fp32.
 enum class RowWire : uint8_t { kInt8, kBf16, kFloat };
 inline constexpr uint32_t kRowWires = 3;
 uint64_t RowWireBytes(RowWire wire, uint64_t hidden_size);
 
+// Rows by how they go.
+using WireCounts = std::array<uint64_t, kRowWires>;
+
 // What a rank handed to others over ep, over all layers.
 struct EpCounts {
-  std::array<uint64_t, kRowWires> rows_sent{};  // to the ranks of their experts
-  uint64_t rows_returned = 0;                   // totals
-  uint64_t wide_returned = 0;                   // of these, as int64
+  WireCounts rows_sent{};      // to the ranks of their experts
+  uint64_t rows_returned = 0;  // totals
+  uint64_t wide_returned = 0;  // of these, as int64
   bool operator==(const EpCounts&) const = default;
 };
 EpCounts operator-(const EpCounts& a, const EpCounts& b);
@@ -98,8 +107,8 @@ struct CpCounts {
 };
 CpCounts operator-(const CpCounts& a, const CpCounts& b);
 
-// What a step did, on one rank. All but wide_rows, ep and cp follow from its plan; those are
-// reported.
+// What a step did, on one rank. All but wide_rows, normed_rows, ep and cp follow from its plan;
+// those are reported.
 struct StepCounts {
   // Of the rank's team.
   uint32_t tokens = 0;         // rows of the batch
@@ -108,7 +117,9 @@ struct StepCounts {
   uint32_t full_rows = 0;      // whose logits rank 0 reads whole
   uint32_t full_groups = 0;
   uint32_t embedded_tokens = 0;  // whose embedding row this rank holds
-  uint64_t wide_rows = 0;        // rows that went into a tp reduction as int64, over all layers
+  // Rows that went into a tp reduction as int64, over all layers; of shared rows, the others'.
+  uint64_t wide_rows = 0;
+  WireCounts normed_rows{};  // own rows that went to the tp group, over all layers and terms
   EpCounts ep = {};
   CpCounts cp = {};
   // Of the other teams, all together.
@@ -135,6 +146,10 @@ struct TrafficOptions {
   uint64_t one_shot_max_bytes = 0;
 };
 
+// Normed rows of a step that the rank hands to its tp group, where matrices take them by `wire`.
+WireCounts ExpectedNormedRows(const Layout& layout, uint32_t rank, uint32_t tokens, RowWire wire);
+// Its rows that go into reductions, over all layers.
+uint64_t ReducedRows(const Layout& layout, uint32_t rank, uint32_t tokens);
 // What is to be expected of a step of so many tokens, which go to all experts alike.
 EpCounts ExpectedEpCounts(const Layout& layout, uint32_t rank, const StepCounts& step,
                           RowWire wire);

@@ -38,7 +38,7 @@ class PackingRank {
   // Which rows are wide is drawn; the counts say how many were.
   StepCounts Run(RngStream* rng) {
     StepCounts counts;
-    counts.tokens = rng->Below(4) == 0 ? Draw(rng, 6, 60) : Draw(rng, 0, 5);
+    counts.tokens = rng->Below(4) == 0 ? Draw(rng, 6, 120) : Draw(rng, 0, 5);
     if (layout_.split.teams > 1) counts.others.tokens = Draw(rng, 0, 40);
     const std::vector<Group> groups = DrawGroups(rng, &counts);
     const bool tp = layout_.split.tp > 1;
@@ -53,6 +53,7 @@ class PackingRank {
         Reduce(rng, &counts);
       }
     }
+    ShareNormed(counts);
     if (layout_.split.ep == 1) ShareRows(counts);
     if (!rank_.last_stage) {
       if (counts.tokens > 0) Hand(Axis::kPp, CommOp::kSend, Residual(counts.tokens));
@@ -115,9 +116,43 @@ class PackingRank {
     if (layout_.split.tp > 1 && counts->tokens > 0) Hand(Axis::kTp, CommOp::kAllGather, out);
   }
 
+  // Enough rows for 16 a rank, and no ep.
+  [[nodiscard]] bool NormsAreShared(uint32_t rows) const {
+    return layout_.split.tp > 1 && layout_.split.ep == 1 && rows >= 16 * layout_.split.tp;
+  }
+
+  // Own rows normed to all, in int8 of one or two terms, bf16 or floats; sums of the others' back.
+  void ReduceShared(RngStream* rng, StepCounts* counts, uint32_t rows) {
+    const uint32_t own = RowsOfPlace(rows, layout_.split.tp, rank_.coord.tp);
+    const uint32_t hidden = layout_.shape.hidden_size;
+    const uint32_t wire = Draw(rng, 0, kRowWires - 1);
+    const uint32_t terms = wire == 0 ? Draw(rng, 1, 2) : 1;
+    counts->normed_rows[wire] += uint64_t{terms} * own;
+    Bytes normed;
+    for (uint32_t t = 0; t < own; ++t) {
+      Put(&normed, sizeof(int8_t));
+      for (uint32_t c = 0; c < terms * hidden; ++c) {
+        Put(&normed, wire == 0 ? sizeof(int8_t) : wire == 1 ? sizeof(uint16_t) : sizeof(float));
+      }
+      // Blocks of 32 are whole on the wire, and have scales.
+      const uint32_t blocks = (hidden + 31) / 32;
+      if (wire == 0) Put(&normed, terms * (32 * blocks - hidden + blocks * sizeof(float)));
+      if (wire == 1) Put(&normed, (32 * blocks - hidden) * sizeof(uint16_t));
+    }
+    Hand(Axis::kTp, CommOp::kAllGather, normed);
+    Bytes sums;
+    for (uint32_t t = own; t < rows; ++t) {
+      const bool wide = rng->Below(3) == 0;
+      counts->wide_rows += wide ? 1 : 0;
+      Put(&sums, sizeof(uint8_t) + hidden * (wide ? sizeof(int64_t) : sizeof(int32_t)));
+    }
+    Hand(Axis::kTp, CommOp::kReduceScatter, sums);
+  }
+
   void Reduce(RngStream* rng, StepCounts* counts) {
     if (counts->tokens == 0) return;
     const uint32_t rows = OwnRows(counts->tokens);
+    if (NormsAreShared(rows)) return ReduceShared(rng, counts, rows);
     const uint64_t narrow = rows * (1 + 4 * uint64_t{layout_.shape.hidden_size});
     const bool one_shot = narrow <= one_shot_max_bytes_;
     Bytes sums;
@@ -158,6 +193,13 @@ class PackingRank {
       owned += owner == place ? 1 : 0;
     }
     return owned;
+  }
+
+  void ShareNormed(const StepCounts& counts) {
+    const uint32_t rows = OwnRows(counts.tokens);
+    if (!NormsAreShared(rows)) return;
+    Hand(Axis::kTp, CommOp::kAllGather,
+         Residual(RowsOfPlace(rows, layout_.split.tp, rank_.coord.tp)));
   }
 
   void ShareRows(const StepCounts& counts) {

@@ -27,7 +27,7 @@ ContextAttention::ContextAttention(const RankContext& context, KvCache* kv)
       heads_(context.mine().q_heads.size()),
       runs_{.count = KvPartitionsOf(context.layout->split),
             .index = KvPartitionOf(context.layout->split, context.mine().coord)},
-      share_(context),
+      share_(context, Axis::kCp),
       partials_(context.max_batch_tokens, queries_, context.config->head_dim) {
   for (uint32_t thread = 0; thread < context.pool->size(); ++thread) {
     sums_.emplace_back(context.config->head_dim);

@@ -28,9 +28,11 @@ Decoder::Decoder(const RankContext& context, KvCache* kv)
     : context_(context),
       kv_(kv),
       x_(static_cast<size_t>(context.max_batch_tokens) * context.hidden_size()),
-      stages_(context, context.max_batch_tokens, MatricesOf(*context.weights)),
+      stages_(context, context.max_batch_tokens, MatricesOf(*context.weights),
+              RowStages::Norms::kShared),
       sum_(MakeRowSum(context)),
-      share_(context),
+      cp_share_(context, Axis::kCp),
+      tp_share_(context, Axis::kTp),
       embedder_(context),
       attention_(context, kv, &stages_, sum_.get()),
       ffn_(MakeFfn(context, &stages_, sum_.get())) {
@@ -93,8 +95,8 @@ void Decoder::PlanBatch(const ForwardBatch& batch, std::span<const Range> teams)
   step_.tokens = static_cast<uint32_t>(batch.token_ids.size());
   step_.token_ids = batch.token_ids;
   step_.sequences = batch.sequences;
-  step_.own = CpRowsOf(context_.layout->split, context_.mine().coord.cp, step_.tokens);
-  step_.shared = CpSharesRows(context_.layout->split, step_.tokens);
+  step_.own = cp_share_.OwnOf(step_.tokens);
+  step_.shared = cp_share_.Shares(step_.tokens);
   uint32_t row = 0;
   for (uint32_t s = 0; s < step_.sequences.size(); ++s) {
     for (uint32_t t = 0; t < step_.sequences[s].tokens; ++t, ++row) {
@@ -110,6 +112,7 @@ Status Decoder::status() const {
   RETURN_IF_ERROR(embedder_.status());
   RETURN_IF_ERROR(attention_.status());
   RETURN_IF_ERROR(sum_->status());
+  RETURN_IF_ERROR(stages_.status());
   RETURN_IF_ERROR(share_status_);
   return ffn_->status();
 }
@@ -134,16 +137,19 @@ void Decoder::RunLayers(uint32_t thread) {
   for (uint32_t layer = 0; layer < layers; ++layer) {
     if (thread == 0) context_.comm.Beat();
     if (has_rows) attention_.Run(layer, step_, x_.data(), thread);
-    if (step_.shared && whole_ffn) GatherRows(thread);
+    if (step_.shared && whole_ffn) GatherRows(&cp_share_, {0, step_.tokens}, thread);
     if (thread == 0) context_.comm.Beat();
     ffn_->Run(layer, ffn_rows.size(), ffn_x, thread);
   }
-  if (step_.shared && !whole_ffn) GatherRows(thread);
+  if (has_rows && tp_share_.Shares(step_.own.size())) GatherRows(&tp_share_, step_.own, thread);
+  if (step_.shared && !whole_ffn) GatherRows(&cp_share_, {0, step_.tokens}, thread);
 }
 
-void Decoder::GatherRows(uint32_t thread) {
+// All threads have met, and meet again.
+void Decoder::GatherRows(RowShare* share, Range rows, uint32_t thread) {
   if (thread == 0 && share_status_.ok()) {
-    share_status_ = share_.Gather(step_.tokens, context_.hidden_size(), x_.data());
+    const uint32_t size = context_.hidden_size();
+    share_status_ = share->Gather(rows.size(), size, &x_[static_cast<size_t>(rows.begin) * size]);
   }
   context_.pool->Barrier();
 }

@@ -9,7 +9,8 @@
 //
 // A rank runs its layers with its heads and columns (split/layout.h). The first stage embeds,
 // others receive x; all but the last send x on. In large steps cp ranks run a share of the rows
-// each, and gather x at the end (or, where experts are spread over the stage's ranks, before them).
+// each, and gather x at the end (or, where experts are spread over the stage's ranks, before them);
+// tp ranks norm and add up a share of their common rows each, and gather x at the end.
 // With teams, all this is about the rows of the rank's own; only the experts are everybody's.
 //
 // Owner: the rank's runner. Thread: the runner's caller; work is shared over the pool's threads,
@@ -50,6 +51,8 @@ class Decoder {
   [[nodiscard]] const float* hidden() const { return x_.data(); }
   // Rows that this rank put into reductions as int64, since the start.
   [[nodiscard]] uint64_t wide_rows() const { return sum_->wide_rows(); }
+  // Own rows that this rank handed to its tp group normed, since the start.
+  [[nodiscard]] WireCounts normed_rows() const { return stages_.normed_rows(); }
   // See Ffn.
   [[nodiscard]] EpCounts ep_counts() const { return ffn_->ep_counts(); }
   [[nodiscard]] CpCounts cp_counts() const { return attention_.cp_counts(); }
@@ -60,7 +63,7 @@ class Decoder {
   [[nodiscard]] Status CheckBlocks(std::span<const int32_t> table) const;
   void PlanBatch(const ForwardBatch& batch, std::span<const Range> teams);
   void RunLayers(uint32_t thread);
-  void GatherRows(uint32_t thread);
+  void GatherRows(RowShare* share, Range rows, uint32_t thread);
   Status ReceiveRows();
   Status SendRows();
 
@@ -70,7 +73,8 @@ class Decoder {
   std::vector<float> x_;  // [T, D]
   RowStages stages_;
   const std::unique_ptr<RowSum> sum_;
-  RowShare share_;
+  RowShare cp_share_;
+  RowShare tp_share_;
   Status share_status_;
   Embedder embedder_;
   AttentionHalf attention_;

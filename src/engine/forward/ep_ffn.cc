@@ -133,7 +133,7 @@ void EpFfn::Run(uint32_t layer, uint32_t rows, float* x, uint32_t thread) {
   context_.pool->Barrier();
   Return(thread);
   if (!w.ffn_post_norm.empty()) {
-    AddNormedRows(context_, w.ffn_post_norm, rows, y_.data(), x, thread);
+    AddNormedRows(context_, w.ffn_post_norm, {0, rows}, y_.data(), x, thread);
     return;
   }
   const ThreadPool::Share share = context_.pool->ShareOf(rows, thread);

@@ -9,14 +9,27 @@ namespace {
 
 uint32_t IndexOf(ActKind kind) { return static_cast<uint32_t>(kind); }
 
+// The fewest bytes that give other ranks the input they would prepare themselves.
+RowWire WireOf(std::span<const PackedMatrix* const> matrices) {
+  const ActKind kind = ActKindOf(matrices[0]->dtype());
+  for (const PackedMatrix* w : matrices) {
+    if (ActKindOf(w->dtype()) != kind) return RowWire::kFloat;
+  }
+  if (kind == ActKind::kInt8) return RowWire::kInt8;
+  return kind == ActKind::kBF16 ? RowWire::kBf16 : RowWire::kFloat;
+}
+
 }  // namespace
 
 RowStages::Stage::Stage(uint32_t rows, uint32_t hidden_size)
     : hidden(static_cast<size_t>(rows) * hidden_size), shift(rows), wide(rows) {}
 
 RowStages::RowStages(const RankContext& context, uint32_t max_rows,
-                     std::span<const PackedMatrix* const> matrices)
+                     std::span<const PackedMatrix* const> matrices, Norms norms)
     : context_(context), sum_rule_(SumRuleOf(*context.config)) {
+  if (norms == Norms::kShared && context.comm.tp != nullptr) {
+    exchange_ = std::make_unique<NormedRows>(context, max_rows);
+  }
   uint32_t max_blocks = 0;
   std::array<bool, 3> used{};
   for (const PackedMatrix* m : matrices) {
@@ -71,24 +84,50 @@ void RowStages::Prepare(Stage* stage, const PackedMatrix& w, const float* source
   }
 }
 
+void RowStages::PrepareNormed(Stage* stage, std::span<const PackedMatrix* const> matrices,
+                              ActTerms terms, ThreadPool::Share rows) const {
+  std::array<bool, 3> done{};
+  for (const PackedMatrix* w : matrices) {
+    bool& prepared = done[IndexOf(ActKindOf(w->dtype()))];
+    if (!prepared) {
+      Prepare(stage, *w, stage->hidden.data(), context_.hidden_size(), terms, rows);
+    }
+    prepared = true;
+  }
+}
+
 void RowStages::Norm(Stage* stage, const float* x, const uint32_t* row_of, uint32_t rows,
                      const std::vector<float>& norm, std::span<const PackedMatrix* const> matrices,
                      ActTerms terms, uint32_t thread) {
   const uint32_t size = context_.hidden_size();
-  const ThreadPool::Share share = ShareOf(rows, thread);
+  const Range own = exchange_ == nullptr ? Range{0, rows} : exchange_->OwnOf(rows);
+  ThreadPool::Share share = ShareOf(own.size(), thread);
+  share = {own.begin + share.begin, own.begin + share.end};
   for (uint32_t row = share.begin; row < share.end; ++row) {
     const size_t from = static_cast<size_t>(row_of == nullptr ? row : row_of[row]) * size;
     const int32_t exponent = RmsNorm(context_.isa, x + from, norm.data(), size, context_.norm_eps(),
                                      &stage->hidden[static_cast<size_t>(row) * size]);
     stage->shift[row] = sum_rule_.absolute ? kAbsoluteBits : kRelativeBits - exponent;
   }
-  std::array<bool, 3> done{};
-  for (const PackedMatrix* w : matrices) {
-    bool& prepared = done[IndexOf(ActKindOf(w->dtype()))];
-    if (!prepared) Prepare(stage, *w, stage->hidden.data(), size, terms, share);
-    prepared = true;
-  }
+  const bool whole = own.size() == rows;
+  const RowWire wire = WireOf(matrices);
+  if (whole || wire != RowWire::kFloat) PrepareNormed(stage, matrices, terms, share);
+  if (!whole) GatherNormed(stage, matrices, terms, rows, wire, thread);
   Meet(rows);
+}
+
+void RowStages::GatherNormed(Stage* stage, std::span<const PackedMatrix* const> matrices,
+                             ActTerms terms, uint32_t rows, RowWire wire, uint32_t thread) {
+  const uint32_t rows_each = TermsFor(*matrices[0], terms) == ActTerms::kTwo ? 2 : 1;
+  const NormedRows::Rows of{stage->hidden.data(), &stage->prepared, stage->shift.data()};
+  exchange_->Gather(of, rows, wire, wire == RowWire::kFloat ? 1 : rows_each, thread);
+  if (wire == RowWire::kFloat) PrepareNormed(stage, matrices, terms, ShareOf(rows, thread));
+}
+
+Status RowStages::status() const { return exchange_ == nullptr ? OkStatus() : exchange_->status(); }
+
+WireCounts RowStages::normed_rows() const {
+  return exchange_ == nullptr ? WireCounts{} : exchange_->counts();
 }
 
 void RowStages::PrepareSum(Stage* stage, const float* source, size_t stride, uint32_t rows,

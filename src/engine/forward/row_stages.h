@@ -3,7 +3,8 @@
 // with the quanta of their sums.
 //
 // All threads share one stage for many rows, each preparing its share, and meet; for few rows each
-// thread prepares all of them for itself, which costs less than a meeting.
+// thread prepares all of them for itself, which costs less than a meeting. Of a large step's rows
+// each tp rank norms a share, where the layers' stages are told so (normed_rows.h).
 // Owner: a part of the forward pass. Calls inside ThreadPool::Run, from every thread with equal
 // arguments. No allocation after construction.
 
@@ -15,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/forward/normed_rows.h"
 #include "engine/forward/rank_context.h"
 #include "kernels/matmul.h"
 
@@ -29,14 +31,17 @@ class RowStages {
     Stage(uint32_t rows, uint32_t hidden_size);
     std::vector<float> hidden;  // [rows, D] normed
     // By ActKind, those the matrices want. int8 has two rows for each: some inputs take two terms.
-    std::array<std::optional<ActBuffer>, 3> prepared;
+    NormedRows::Prepared prepared;
     std::vector<int32_t> shift;  // [rows] quanta of the residual rows
     std::vector<uint8_t> wide;   // [rows] 1 = int64 sums
   };
 
+  // Whether tp ranks share the rows that they norm. x then needs their own rows only.
+  enum class Norms : uint8_t { kWhole, kShared };
+
   // `matrices`: all that will be multiplied.
   RowStages(const RankContext& context, uint32_t max_rows,
-            std::span<const PackedMatrix* const> matrices);
+            std::span<const PackedMatrix* const> matrices, Norms norms);
   ~RowStages();
   RowStages(const RowStages&) = delete;
   RowStages& operator=(const RowStages&) = delete;
@@ -75,6 +80,10 @@ class RowStages {
     }
   }
 
+  // Of the exchange of normed rows.
+  [[nodiscard]] Status status() const;
+  [[nodiscard]] WireCounts normed_rows() const;
+
   [[nodiscard]] static const ActBuffer& ActsFor(const Stage& stage, const PackedMatrix& w);
   // Only int8 activations have a second term.
   [[nodiscard]] static ActTerms TermsFor(const PackedMatrix& w, ActTerms wanted);
@@ -82,10 +91,16 @@ class RowStages {
  private:
   void Prepare(Stage* stage, const PackedMatrix& w, const float* source, size_t stride,
                ActTerms terms, ThreadPool::Share rows) const;
+  // Once for each kind.
+  void PrepareNormed(Stage* stage, std::span<const PackedMatrix* const> matrices, ActTerms terms,
+                     ThreadPool::Share rows) const;
+  void GatherNormed(Stage* stage, std::span<const PackedMatrix* const> matrices, ActTerms terms,
+                    uint32_t rows, RowWire wire, uint32_t thread);
   void Meet(uint32_t rows);
 
   const RankContext& context_;
   const SumRule sum_rule_;
+  std::unique_ptr<NormedRows> exchange_;  // null: every rank norms all rows
   std::unique_ptr<Stage> shared_;
   std::vector<std::unique_ptr<Stage>> private_;  // [threads]
 };

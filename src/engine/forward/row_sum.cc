@@ -4,6 +4,7 @@
 #include <array>
 #include <numeric>
 
+#include "engine/forward/row_share.h"
 #include "kernels/vector_ops.h"
 
 namespace cleave {
@@ -36,7 +37,7 @@ class LocalRowSum final : public RowSum {
       }
     }
     context_.pool->Barrier();
-    if (!post_norm.empty()) AddNormedRows(context_, post_norm, rows, y_.data(), x, thread);
+    if (!post_norm.empty()) AddNormedRows(context_, post_norm, {0, rows}, y_.data(), x, thread);
   }
 
  private:
@@ -54,20 +55,22 @@ class LocalRowSum final : public RowSum {
 
 class GroupRowSum final : public RowSum {
  public:
-  explicit GroupRowSum(const RankContext& context) : RowSum(context), y_(TeamFloats(context)) {}
+  explicit GroupRowSum(const RankContext& context)
+      : RowSum(context), share_(context, Axis::kTp), y_(TeamFloats(context)) {}
 
   void AddTotals(const RowQuanta& quanta, uint32_t rows, const std::vector<float>& post_norm,
                  float* x, uint32_t thread) override {
     context_.pool->Barrier();
-    if (thread == 0) Reduce(quanta, rows);
+    if (thread == 0 && status_.ok()) status_ = Reduce(quanta, rows);
     context_.pool->Barrier();
+    const Range own = share_.OwnOf(rows);
     if (!post_norm.empty()) {
-      AddNormedRows(context_, post_norm, rows, y_.data(), x, thread);
+      AddNormedRows(context_, post_norm, own, y_.data(), x, thread);
       return;
     }
     const uint32_t size = context_.hidden_size();
     const ThreadPool::Share columns = ColumnsOf(thread);
-    for (uint32_t row = 0; row < rows; ++row) {
+    for (uint32_t row = own.begin; row < own.end; ++row) {
       const size_t start = static_cast<size_t>(row) * size + columns.begin;
       AddInPlace(context_.isa, x + start, &y_[start], columns.end - columns.begin);
     }
@@ -78,18 +81,24 @@ class GroupRowSum final : public RowSum {
   [[nodiscard]] uint64_t wide_rows() const override { return wide_rows_; }
 
  private:
-  void Reduce(const RowQuanta& quanta, uint32_t rows) {
-    if (!status_.ok()) return;
-    wide_rows_ += std::accumulate(quanta.wide, quanta.wide + rows, uint64_t{0});
-    status_ = context_.comm.tp->AllReduce({.rows = rows,
-                                           .columns = context_.hidden_size(),
-                                           .totals = totals_.data(),
-                                           .stride = context_.hidden_size(),
-                                           .wide = quanta.wide,
-                                           .shift = quanta.shift},
-                                          y_.data(), context_.hidden_size());
+  Status Reduce(const RowQuanta& quanta, uint32_t rows) {
+    const uint32_t size = context_.hidden_size();
+    const IntegerRows mine{.rows = rows,
+                           .columns = size,
+                           .totals = totals_.data(),
+                           .stride = size,
+                           .wide = quanta.wide,
+                           .shift = quanta.shift};
+    const auto wide_in = [&](Range part) {
+      return std::accumulate(quanta.wide + part.begin, quanta.wide + part.end, uint64_t{0});
+    };
+    wide_rows_ += wide_in({0, rows});
+    if (!share_.Shares(rows)) return context_.comm.tp->AllReduce(mine, y_.data(), size);
+    wide_rows_ -= wide_in(share_.OwnOf(rows));
+    return context_.comm.tp->ReduceScatter(mine, share_.PartsOf(rows), y_.data(), size);
   }
 
+  RowShare share_;
   Status status_;
   uint64_t wide_rows_ = 0;
   std::vector<float> y_;  // [T, D]
@@ -118,12 +127,12 @@ void RowSum::Add(const PackedMatrix& w, const RowStages::Stage& stage, uint32_t 
   AddTotals({.shift = stage.shift.data(), .wide = stage.wide.data()}, rows, post_norm, x, thread);
 }
 
-void AddNormedRows(const RankContext& context, const std::vector<float>& post_norm, uint32_t rows,
+void AddNormedRows(const RankContext& context, const std::vector<float>& post_norm, Range rows,
                    float* y, float* x, uint32_t thread) {
   const uint32_t size = context.hidden_size();
-  const ThreadPool::Share share = context.pool->ShareOf(rows, thread);
-  for (uint32_t row = share.begin; row < share.end; ++row) {
-    const size_t at = static_cast<size_t>(row) * size;
+  const ThreadPool::Share share = context.pool->ShareOf(rows.size(), thread);
+  for (uint32_t i = share.begin; i < share.end; ++i) {
+    const size_t at = static_cast<size_t>(rows.begin + i) * size;
     RmsNorm(context.isa, y + at, post_norm.data(), size, context.norm_eps(), y + at);
     AddInPlace(context.isa, x + at, y + at, size);
   }

@@ -3,6 +3,8 @@
 //
 //   x += stage·wᵀ, summed over the ranks that hold parts of its K, as integers
 //   (docs/arithmetic.md); post-norm families: x += norm(stage·wᵀ)
+// Where tp ranks share a large step's rows (TpSharesRows), a rank adds up its own; in the others x
+// is no longer true.
 //
 // Owner: the decoder. Add and AddTotals are called inside ThreadPool::Run by every thread with
 // equal arguments, and end with all of them having met. No allocation after construction. An error
@@ -51,8 +53,8 @@ class RowSum {
 // Alone, or over the tp group: chosen by the context.
 std::unique_ptr<RowSum> MakeRowSum(const RankContext& context);
 
-// x += norm(y) for a thread's share of the rows ([rows, D]; y is overwritten); then all meet.
-void AddNormedRows(const RankContext& context, const std::vector<float>& post_norm, uint32_t rows,
+// x += norm(y) for a thread's share of these rows ([rows.end, D]; y is overwritten); then all meet.
+void AddNormedRows(const RankContext& context, const std::vector<float>& post_norm, Range rows,
                    float* y, float* x, uint32_t thread);
 
 }  // namespace cleave
