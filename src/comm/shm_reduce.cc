@@ -131,7 +131,7 @@ Status ShmGroup::TwoShot(const IntegerRows& mine, float* out, size_t out_stride)
     BookTime(CommOp::kAllGather, times);
     return OkStatus();
   };
-  const Status status = ForEachChunk(room_, mine.rows, mine.columns, run);
+  Status status = ForEachChunk(room_, mine.rows, mine.columns, run);
   if (!status.ok()) {
     if (dead_.ok()) dead_ = status;
     return status;

@@ -11,6 +11,11 @@ namespace {
 
 constexpr uint32_t kMostTerms = 2;
 
+int32_t SignedOf(std::byte byte) {
+  const auto bits = std::to_integer<int32_t>(byte);
+  return bits <= INT8_MAX ? bits : bits - (1 << 8);
+}
+
 ActKind KindOf(RowWire wire) { return wire == RowWire::kInt8 ? ActKind::kInt8 : ActKind::kBF16; }
 
 }  // namespace
@@ -79,7 +84,7 @@ void NormedRows::Unpack(const Rows& of, const Going& going, uint32_t thread) {
     for (uint32_t i = share.begin; i < share.end; ++i) {
       const uint32_t row = theirs.begin + i;
       const std::byte* from = part + i * going.row_bytes();
-      of.shift[row] = static_cast<int8_t>(shifts[i]);
+      of.shift[row] = SignedOf(shifts[i]);
       if (going.wire == RowWire::kFloat) {
         std::memcpy(of.hidden + size_t{row} * context_.hidden_size(), from, going.term_bytes);
         continue;
