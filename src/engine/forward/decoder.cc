@@ -109,10 +109,11 @@ void Decoder::PlanBatch(const ForwardBatch& batch, std::span<const Range> teams)
 }
 
 Status Decoder::status() const {
+  // What fails first makes the others fail.
   RETURN_IF_ERROR(embedder_.status());
+  RETURN_IF_ERROR(stages_.status());
   RETURN_IF_ERROR(attention_.status());
   RETURN_IF_ERROR(sum_->status());
-  RETURN_IF_ERROR(stages_.status());
   RETURN_IF_ERROR(share_status_);
   return ffn_->status();
 }

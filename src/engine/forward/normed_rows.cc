@@ -1,5 +1,7 @@
 #include "engine/forward/normed_rows.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <span>
@@ -29,7 +31,12 @@ NormedRows::NormedRows(const RankContext& context, uint32_t max_rows)
   const uint64_t row_bytes =
       1 + std::max(RowWireBytes(RowWire::kFloat, context.hidden_size()),
                    kMostTerms * RowWireBytes(RowWire::kInt8, context.hidden_size()));
-  parts_.resize(row_bytes * max_rows);
+  parts_ = LazyArray<std::byte>(row_bytes * max_rows);
+  if (parts_.data() != nullptr) return;
+  status_ = ResourceExhausted(
+      fmt::format("{} bytes for the rows that tp ranks exchange could not be had; a smaller "
+                  "--max-num-batched-tokens needs less",
+                  row_bytes * max_rows));
 }
 
 void NormedRows::Gather(const Rows& of, uint32_t rows, RowWire wire, uint32_t terms,

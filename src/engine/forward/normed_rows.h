@@ -4,7 +4,7 @@
 //
 // Owner: a RowStages. Gather is called inside ThreadPool::Run by every thread with equal arguments,
 // and ends with all of them having met. No allocation after construction. An error of the group is
-// kept in status(): the rows then mean nothing.
+// kept in status(): the rows then mean nothing. kResourceExhausted at construction: no room.
 
 #include <array>
 #include <cstddef>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "engine/forward/lazy_array.h"
 #include "engine/forward/rank_context.h"
 #include "engine/forward/row_share.h"
 #include "kernels/matmul.h"
@@ -63,8 +64,8 @@ class NormedRows {
   const size_t blocks_;  // of a prepared row of D
   Status status_;
   WireCounts counts_{};
-  std::vector<uint64_t> sizes_;   // [tp]
-  std::vector<std::byte> parts_;  // of each rank: its rows, then their shifts, a byte each
+  std::vector<uint64_t> sizes_;  // [tp]
+  LazyArray<std::byte> parts_;   // of each rank: its rows, then their shifts, a byte each
 };
 
 }  // namespace cleave
