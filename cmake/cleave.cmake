@@ -1,8 +1,9 @@
 # One target per folder, its dependencies named; tests and benchmarks stand beside the code.
 #
 #   cleave_library(NAME base SOURCES a.cc b.cc DEPS fmt::fmt cleave_tensor)
-#   cleave_test(NAME base SOURCES a_test.cc DEPS cleave_base [LABELS full] [SERIAL])
-#     label quick unless said; SERIAL: no threads meet in it, so ThreadSanitizer has nothing to see
+#   cleave_test(NAME base SOURCES a_test.cc DEPS cleave_base [LABELS full] [SERIAL | THREADS filter])
+#     label quick unless said; SERIAL: no threads meet in it, so ThreadSanitizer has nothing to see;
+#     THREADS: they meet in the tests of this GoogleTest filter only
 #   cleave_bench(NAME kernels SOURCES matmul_bench.cc DEPS cleave_kernels)
 
 find_package(Threads REQUIRED)
@@ -30,7 +31,7 @@ function(cleave_test)
   if(NOT CLEAVE_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "SERIAL" "NAME" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL" "NAME;THREADS" "SOURCES;DEPS;LABELS" ${ARGN})
   find_package(GTest REQUIRED)
   add_executable(${ARG_NAME}_test ${ARG_SOURCES})
   target_link_libraries(${ARG_NAME}_test PRIVATE cleave_options ${ARG_DEPS} GTest::gtest
@@ -45,6 +46,17 @@ function(cleave_test)
   endif()
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME}_test)
   set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
+  if(NOT CLEAVE_SANITIZE)
+    return()
+  endif()
+  if(CLEAVE_SANITIZE STREQUAL "thread" AND ARG_THREADS)
+    set_tests_properties(${ARG_NAME} PROPERTIES ENVIRONMENT "GTEST_FILTER=${ARG_THREADS}")
+  endif()
+  # Sanitizers run the quick tests; what is not run is not built.
+  if(full IN_LIST ARG_LABELS OR (CLEAVE_SANITIZE STREQUAL "thread" AND ARG_SERIAL))
+    set_target_properties(${ARG_NAME}_test PROPERTIES EXCLUDE_FROM_ALL ON)
+    set_tests_properties(${ARG_NAME} PROPERTIES DISABLED ON)
+  endif()
 endfunction()
 
 function(cleave_bench)

@@ -12,6 +12,23 @@
 
 namespace cleave {
 
+enum class Sanitizer { kNone, kAddress, kThread };
+
+// Of this build.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr Sanitizer kSanitizer = Sanitizer::kThread;
+#elif defined(__SANITIZE_ADDRESS__)
+inline constexpr Sanitizer kSanitizer = Sanitizer::kAddress;
+#else
+inline constexpr Sanitizer kSanitizer = Sanitizer::kNone;
+#endif
+
+// A sanitizer costs 5 to 50 times the time and asks for every path, not for every request: what a
+// test counts by is less there.
+constexpr uint32_t PerBuild(uint32_t plain, uint32_t sanitized) {
+  return kSanitizer == Sanitizer::kNone ? plain : sanitized;
+}
+
 // How a set of requests is run; none of it may show in the answers, but for the cache's type.
 struct Way {
   const char* name;

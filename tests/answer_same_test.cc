@@ -27,6 +27,16 @@ const std::vector<Way>& Ways() {
   return ways;
 }
 
+// ThreadSanitizer looks at who touches what, which an instruction set or a family's arithmetic does
+// not decide: one dense model and one with experts run every way there.
+std::vector<Way> WaysOf(const std::string& model) {
+  std::vector<Way> ways = Ways();
+  if (kSanitizer != Sanitizer::kThread) return ways;
+  if (model == "llama3.gguf" || model == "mixtral_q8.gguf") return ways;
+  std::erase_if(ways, [](const Way& w) { return w.max_num_seqs > 1 && w.blocks_share == 100; });
+  return ways;
+}
+
 void ExpectSameAnswers(const std::string& model, const Requests& requests,
                        const std::vector<Way>& ways, const char* kv_cache_dtype = "auto") {
   const Outcome plain =
@@ -53,10 +63,13 @@ constexpr const char* kTinyModels[] = {
     "gemma3.gguf",    "mixtral",         "mixtral.gguf",   "qwen3_moe",
     "qwen3_moe.gguf", "qwen3_moe_fused", "qwen3_moe_bf16", "mixtral_q8.gguf"};
 
+Requests TinyRequests() { return MakeRequests(PerBuild(16, 12), 300, PerBuild(40, 24)); }
+
 class AnswerSame : public testing::TestWithParam<const char*> {};
 
 TEST_P(AnswerSame, TinyModel) {
-  ExpectSameAnswers(std::string(CLEAVE_TINY) + "/" + GetParam(), MakeRequests(16, 300, 40), Ways());
+  ExpectSameAnswers(std::string(CLEAVE_TINY) + "/" + GetParam(), TinyRequests(),
+                    WaysOf(GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, AnswerSame, testing::ValuesIn(kTinyModels));
@@ -66,8 +79,8 @@ class AnswerSameInt8Kv : public testing::TestWithParam<const char*> {};
 
 TEST_P(AnswerSameInt8Kv, TinyModel) {
   const std::string model = std::string(CLEAVE_TINY) + "/" + GetParam();
-  const Requests requests = MakeRequests(16, 300, 40);
-  ExpectSameAnswers(model, requests, Ways(), "int8");
+  const Requests requests = TinyRequests();
+  ExpectSameAnswers(model, requests, WaysOf(GetParam()), "int8");
   const Outcome int8 = RunRequests(model, {.name = "int8", .kv_cache_dtype = "int8"}, requests);
   EXPECT_NE(int8.answers, RunRequests(model, {.name = "auto"}, requests).answers);
 }
