@@ -69,21 +69,25 @@ void AppendValue(const std::string& flag, const std::string& value,
   if (value.empty()) args->push_back(value);
 }
 
-Status ReadConfigEntry(const std::string& path, const std::string& key, const YAML::Node& value,
-                       ConfigEntry* entry) {
+// Refused where the flags are known, so that one that is not here is named as such first.
+void RefuseNested(const std::string& flag, ConfigEntry* entry) {
+  entry->args = {flag};
+  entry->items.clear();
+  entry->refusal = flag + " needs a value or a list of values; a mapping is JSON in quotes here";
+}
+
+void ReadConfigEntry(const std::string& key, const YAML::Node& value, ConfigEntry* entry) {
   const std::string flag = "--" + key;
   std::vector<std::string>* const args = &entry->args;
   if (value.IsSequence()) {
     for (const YAML::Node& item : value) {
-      if (!item.IsScalar()) return ConfigError(path, item.Mark(), key + ": nested values");
+      if (!item.IsScalar()) return RefuseNested(flag, entry);
       AppendValue(flag, item.Scalar(), args);
       entry->items.push_back(item.Scalar());
     }
-    return OkStatus();
+    return;
   }
-  if (!value.IsScalar()) {
-    return ConfigError(path, value.Mark(), key + " needs a value or a list of values");
-  }
+  if (!value.IsScalar()) return RefuseNested(flag, entry);
   const std::string& text = value.Scalar();
   if (IsSameWord(text, "true")) {
     args->push_back(flag);
@@ -92,7 +96,6 @@ Status ReadConfigEntry(const std::string& path, const std::string& key, const YA
   } else {
     AppendValue(flag, text, args);
   }
-  return OkStatus();
 }
 
 // The text of a file or pipe; bounded, as it may be any.
@@ -125,7 +128,7 @@ Status AppendConfig(const std::string& path, const YAML::Node& root,
     }
     if (!seen.insert(key).second) return ConfigError(path, mark, key + " is given twice");
     ConfigEntry read{.where = Place(path, entry.second.Mark()), .args = {}};
-    RETURN_IF_ERROR(ReadConfigEntry(path, key, entry.second, &read));
+    ReadConfigEntry(key, entry.second, &read);
     entries->push_back(std::move(read));
   }
   return OkStatus();
@@ -166,9 +169,10 @@ Status CheckFlags(std::span<const std::string> args, std::span<const std::string
     const std::string_view flag = FlagName(arg);
     if (std::find(known.begin(), known.end(), flag) != known.end()) continue;
     if (IsVllmFlag(flag)) {
-      return InvalidArgument(fmt::format(
-          "{} is a flag of vLLM that cleave does not have yet; cleave {} --help lists what is here",
-          flag, verb));
+      return InvalidArgument(
+          fmt::format("{} is a flag of vLLM that cleave {} does not have yet; cleave {} --help "
+                      "lists what is here",
+                      flag, verb, verb));
     }
     const std::string nearest = Nearest(flag, known);
     return InvalidArgument(

@@ -33,6 +33,7 @@ struct ConfigEntry {
   std::string where;
   std::vector<std::string> args;
   std::vector<std::string> items = {};  // of a list: its values
+  std::string refusal = {};             // why its value cannot be taken
 };
 
 // A YAML mapping of long flag names (dashes or underscores) to values, in order. true and false

@@ -31,7 +31,12 @@ TEST(Args, NamesAFlagOfVllmAsSuch) {
     return CheckFlags(std::vector<std::string>{flag}, known, "serve").message();
   };
   EXPECT_EQ(check("--port"), "");
-  EXPECT_THAT(check("--enable-lora"), HasSubstr("flag of vLLM that cleave does not have yet"));
+  for (const char* flag : {"--enable-lora", "--compilation-config.mode", "-cc.mode=3",
+                           "--hf-overrides.rope.theta=1", "-O3", "-O", "-O.mode=3"}) {
+    EXPECT_THAT(check(flag), HasSubstr("flag of vLLM that cleave serve does not have yet")) << flag;
+  }
+  EXPECT_THAT(check("-Ofast"), HasSubstr("unknown flag -Ofast"));
+  EXPECT_THAT(check("--ports.x"), HasSubstr("unknown flag --ports.x"));
   EXPECT_THAT(check("--prot"), HasSubstr("did you mean --port?"));
   EXPECT_THAT(check("--zzzzzz"), HasSubstr("cleave serve --help lists them"));
 }
@@ -171,6 +176,15 @@ TEST(OptionTable, AWrongValueInAConfigFileNamesItsPlaceItsKeyAndWhatIsTaken) {
   EXPECT_EQ(message("api-key: [a, '']\n"), path + ":1:10: --api-key: must not be empty");
   EXPECT_THAT(message("hots: a\n"), HasSubstr(path + ":1:7: unknown flag --hots; did you mean"));
   EXPECT_THAT(message("'': ''\n"), HasSubstr(path + ":1:1: a flag has a name"));
+  for (const char* value : {"{a: 1}", "[[a]]", "[a, {b: 1}]", "~"}) {
+    EXPECT_EQ(message(std::string("host: ") + value + "\n"),
+              path +
+                  ":1:7: --host needs a value or a list of values; a mapping is JSON in quotes "
+                  "here");
+    EXPECT_THAT(message(std::string("compilation_config: ") + value + "\n"),
+                HasSubstr("--compilation-config is a flag of vLLM"));
+    EXPECT_THAT(message(std::string("hots: ") + value + "\n"), HasSubstr("unknown flag --hots"));
+  }
   // Also where the command line has a better one.
   std::ofstream(path) << "port: abc\n";
   Options o;

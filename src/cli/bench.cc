@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/mapped_file.h"
+#include "base/printable.h"
 #include "bench/perplexity.h"
 #include "cli/model_flags.h"
 #include "cli/option_table.h"
@@ -30,7 +31,7 @@ constexpr char kBenchHelp[] =
 
 int Report(std::string_view verb, const Status& status) {
   if (status.ok()) return 0;
-  fmt::print(stderr, "cleave bench {}: {}\n", verb, status.message());
+  fmt::print(stderr, "cleave bench {}: {}\n", verb, Printable(status.message()));
   return status.code() == StatusCode::kInvalidArgument ? 2 : 1;
 }
 
@@ -47,8 +48,9 @@ Status PrintPerplexity(const PerplexityFlags& flags) {
   if (flags.file.empty()) return InvalidArgument("no FILE of text given");
   ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(flags.file));
   ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint, OpenCheckpoint(path));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
-                   Tokenizer::Create(checkpoint->tokenizer_source()));
+  auto made = Tokenizer::Create(checkpoint->tokenizer_source());
+  if (!made.ok()) return made.status().Annotate(checkpoint->path());
+  const std::unique_ptr<Tokenizer> tokenizer = std::move(*made);
   const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
                               file.bytes().size());
   const std::vector<int32_t> tokens = tokenizer->Encode(text, {});

@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/host.h"
+#include "base/printable.h"
 #include "bench/bandwidth_probe.h"
 #include "bench/compute_probe.h"
 #include "bench/engine_speed.h"
@@ -310,7 +311,7 @@ std::vector<std::string> JoinAgainst(const std::vector<std::string>& args) {
 }
 
 int Fail(const Status& status) {
-  fmt::print(stderr, "cleave bench engine: {}\n", status.message());
+  fmt::print(stderr, "cleave bench engine: {}\n", Printable(status.message()));
   return status.code() == StatusCode::kInvalidArgument ? 2 : 1;
 }
 

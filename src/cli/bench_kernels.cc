@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/host.h"
+#include "base/printable.h"
 #include "cli/args.h"
 #include "cli/verbs.h"
 #include "kernels/random_weights.h"
@@ -160,7 +161,7 @@ Status PrintOthers(const KernelFlags& flags) {
 
 int Report(const Status& status) {
   if (status.ok()) return 0;
-  fmt::print(stderr, "cleave bench kernels: {}\n", status.message());
+  fmt::print(stderr, "cleave bench kernels: {}\n", Printable(status.message()));
   return status.code() == StatusCode::kInvalidArgument ? 2 : 1;
 }
 

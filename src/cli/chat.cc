@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "base/printable.h"
 #include "cli/log_setup.h"
 #include "cli/service.h"
 #include "cli/verbs.h"
@@ -210,7 +211,7 @@ int Talk(Conversation* conversation) {
     }
     const Status status = conversation->Ask(line);
     if (!status.ok()) {
-      fmt::print(stderr, "cleave chat: {}\n", status.message());
+      fmt::print(stderr, "cleave chat: {}\n", Printable(status.message()));
       if (!terminal) return 1;
       exit_code = 1;
     } else {
@@ -221,7 +222,7 @@ int Talk(Conversation* conversation) {
 }
 
 int Fail(const Status& status) {
-  fmt::print(stderr, "cleave chat: {}\n", status.message());
+  fmt::print(stderr, "cleave chat: {}\n", Printable(status.message()));
   return status.code() == StatusCode::kInvalidArgument ? 2 : 1;
 }
 
@@ -262,7 +263,7 @@ int RunChat(const std::vector<std::string>& args) {
     service = std::move(*started);
     address = fmt::format("http://127.0.0.1:{}", service->port());
   }
-  const auto url = http::Url::Parse(address);
+  const auto url = http::Url::ParseServer(address);
   if (!url.ok()) return Fail(url.status());
   ::signal(SIGINT, [](int) { interrupted = true; });
   http::ClientOptions options;

@@ -227,6 +227,8 @@ Status OptionTable::AppendConfigFile(const std::string& path, std::vector<std::s
   ASSIGN_OR_RETURN(const std::vector<ConfigEntry> entries, ReadConfigFile(path));
   for (const ConfigEntry& entry : entries) {
     std::vector<std::string> args = NormaliseArgs(entry.args, aliases_);
+    RETURN_IF_ERROR(CheckFlags(args, flags_, verb_).Annotate(entry.where));
+    if (!entry.refusal.empty()) return InvalidArgument(entry.refusal).Annotate(entry.where);
     RETURN_IF_ERROR(TakeList(entry.items, &args).Annotate(entry.where));
     RETURN_IF_ERROR(ParseArgs(args).Annotate(entry.where));
     all->insert(all->end(), args.begin(), args.end());

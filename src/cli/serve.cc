@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "base/printable.h"
 #include "cli/dry_run.h"
 #include "cli/log_setup.h"
 #include "cli/service.h"
@@ -41,7 +42,7 @@ class Signals {
 };
 
 int Fail(const Status& status) {
-  fmt::print(stderr, "cleave serve: {}\n", status.message());
+  fmt::print(stderr, "cleave serve: {}\n", Printable(status.message()));
   return status.code() == StatusCode::kInvalidArgument ? 2 : 1;
 }
 
@@ -88,7 +89,7 @@ Loaded LoadUnderSignals(Service* service, const Signals& signals, const OptionTa
 }
 
 int Drain(Service* service, const Signals& signals, double timeout_s) {
-  spdlog::info("draining: not ready any more; running requests have {:.0f} s", timeout_s);
+  spdlog::info("draining: not ready any more; running requests have {:g} s", timeout_s);
   service->StartDrain();
   const TimePoint deadline =
       SteadyClock::now() + std::chrono::milliseconds(static_cast<int64_t>(timeout_s * 1000));
@@ -101,7 +102,7 @@ int Drain(Service* service, const Signals& signals, double timeout_s) {
     idle = service->WaitIdle(std::min(deadline, SteadyClock::now() + kTick));
   }
   if (!idle) {
-    spdlog::warn("what did not finish in {:.0f} s ends with an error", timeout_s);
+    spdlog::warn("what did not finish in {:g} s ends with an error", timeout_s);
     service->FailAll(Unavailable("the server is shutting down; send the request again"));
     service->WaitIdle(SteadyClock::now() + std::chrono::seconds(5));
   }

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/mapped_file.h"
+#include "base/printable.h"
 #include "comm/bill_report.h"
 
 namespace cleave {
@@ -69,9 +70,10 @@ Status Service::Load(const LoadProgress& progress) {
   const Checkpoint& checkpoint = host_->checkpoint();
   const ModelConfig& config = checkpoint.config();
   const RankOptions& rank = host_->plan().executor;
-  spdlog::info("{}: {}, {} layers, {} heads / {} KV heads of {}, {}", checkpoint.name(),
-               config.architecture, config.num_layers(), config.num_heads, config.num_kv_heads,
-               config.head_dim, NameOf(checkpoint.main_dtype()));
+  spdlog::info("{}: {}, {} layers, {} heads / {} KV heads of {}, {}",
+               Printable(checkpoint.name(), 200), config.architecture, config.num_layers(),
+               config.num_heads, config.num_kv_heads, config.head_dim,
+               NameOf(checkpoint.main_dtype()));
   spdlog::info("{}", host_->plan().sizing.Account(rank.kv_shape.block_tokens));
   RETURN_IF_ERROR(LoadTemplate(checkpoint));
   GenerationDefaults defaults = checkpoint.generation_defaults();
@@ -86,7 +88,7 @@ Status Service::Load(const LoadProgress& progress) {
   };
   RETURN_IF_ERROR(host_->LoadWeights(shown));
   auto built = tokenizer.get();
-  if (!built.ok()) return built.status().Annotate("tokenizer");
+  if (!built.ok()) return built.status().Annotate(checkpoint.path());
   tokenizer_ = std::move(*built);
   RETURN_IF_ERROR(StartEngine(defaults, shown));
   if (expert_load_) {

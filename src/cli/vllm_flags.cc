@@ -439,10 +439,15 @@ constexpr std::string_view kFlags[] = {
     "-tp",
 };
 
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
 }  // namespace
 
 bool IsVllmFlag(std::string_view flag) {
-  return std::binary_search(std::begin(kFlags), std::end(kFlags), flag);
+  const std::string_view name = flag.substr(0, flag.find('.'));
+  const bool is_level = name.starts_with("-O") && name.size() <= 3 &&
+                        std::all_of(name.begin() + 2, name.end(), IsDigit);
+  return is_level || std::binary_search(std::begin(kFlags), std::end(kFlags), name);
 }
 
 }  // namespace cleave

@@ -6,7 +6,8 @@
 
 namespace cleave {
 
-// `flag` with its dashes: "--enable-lora", "-tp".
+// `flag` with its dashes: "--enable-lora", "-tp"; also a level ("-O3") and one key of a flag that
+// takes JSON ("--compilation-config.mode", "-cc.mode").
 bool IsVllmFlag(std::string_view flag);
 
 }  // namespace cleave

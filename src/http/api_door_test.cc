@@ -224,6 +224,17 @@ TEST_F(ApiTest, BodiesThatAreWrongAreTheClientsFault) {
   EXPECT_THAT(r.body, HasSubstr("application/json"));
 }
 
+TEST_F(ApiTest, MediaTypesAreComparedWithoutCase) {
+  Serve();
+  for (const char* type :
+       {"Application/JSON", "APPLICATION/json\t; charset=utf-8", "application/Merge-Patch+JSON"}) {
+    RawClient client(api_->port());
+    client.Send(std::string("POST /tokenize HTTP/1.1\r\nHost: t\r\nContent-Type: ") + type +
+                "\r\nContent-Length: 14\r\n\r\n{\"prompt\":\"a\"}");
+    EXPECT_EQ(client.Read().status, 200) << type;
+  }
+}
+
 TEST_F(ApiTest, IdsTheModelHasNoRowForAreRefused) {
   vocab_size_ = 300;
   Script({256});

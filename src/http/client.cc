@@ -165,6 +165,14 @@ Result<Url> Url::Parse(std::string_view text) {
   return url;
 }
 
+Result<Url> Url::ParseServer(std::string_view text) {
+  constexpr std::string_view kVersion = "/v1";
+  ASSIGN_OR_RETURN(Url url, Parse(text));
+  if (url.path.ends_with(kVersion)) url.path.resize(url.path.size() - kVersion.size());
+  while (url.path.ends_with('/')) url.path.pop_back();
+  return url;
+}
+
 Result<ClientResponse> Client::Get(const std::string& path) const {
   Exchange exchange(url_, options_);
   RETURN_IF_ERROR(exchange.Connect());

@@ -25,6 +25,9 @@ struct Url {
 
   // "http://host:port/path", "host:port", "[::1]:80". https is refused: TLS ends before Cleave.
   static Result<Url> Parse(std::string_view text);
+  // The root of a server of OpenAI's API: "/v1", in which its clients' base addresses end, is not
+  // part of it.
+  static Result<Url> ParseServer(std::string_view text);
 };
 
 struct ClientOptions {

@@ -24,13 +24,14 @@ std::string ServerErrorBody(int status, std::string_view message) {
   return openai::ErrorBody(FromHttpStatus(status, message));
 }
 
+// Media types are compared without case (RFC 9110, 8.3.1).
 bool IsJson(const http::Request& request) {
   const std::string* type = request.Find("content-type");
   if (type == nullptr) return true;
   std::string media = type->substr(0, type->find(';'));
-  while (!media.empty() && media.back() == ' ') media.pop_back();
-  return media == "application/json" ||
-         (media.size() > 5 && media.substr(media.size() - 5) == "+json");
+  while (!media.empty() && (media.back() == ' ' || media.back() == '\t')) media.pop_back();
+  for (char& c : media) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
+  return media == "application/json" || (media.size() > 5 && media.ends_with("+json"));
 }
 
 bool MakesTokens(RouteId route) {

@@ -265,6 +265,8 @@ TEST(GgufModel, ChecksTheVocabulary) {
       "tokenizer.ggml.scores has 1 entries for 3 tokens");
   EXPECT_EQ(RefusalOf(TinyGguf({.tokens = {}}), StatusCode::kDataLoss),
             "the file has no tokenizer: tokenizer.ggml.model and .tokens are needed");
+  EXPECT_EQ(RefusalOf(TinyGguf({.merges = false}), StatusCode::kDataLoss),
+            "metadata key tokenizer.ggml.merges is missing; a gpt2 vocabulary needs it");
   GgufWriter many = TinyGguf({.vocab = 2});
   EXPECT_EQ(RefusalOf(many, StatusCode::kDataLoss),
             "the vocabulary has 3 tokens, but token_embd.weight only 2 rows");

@@ -44,6 +44,13 @@ Result<TokenizerSource> GgufTokenizer(const GgufContents& contents) {
   if (!model.has_value() || tokens == 0) {
     return DataLoss("the file has no tokenizer: tokenizer.ggml.model and .tokens are needed");
   }
+  // Without them every text would be single bytes: other ids, and no error.
+  const bool needs_merges = source.gguf_model == "gpt2" || source.gguf_model == "gemma4";
+  if (needs_merges && !contents.metadata.contains("tokenizer.ggml.merges")) {
+    return DataLoss(
+        fmt::format("metadata key tokenizer.ggml.merges is missing; a {} vocabulary needs it",
+                    source.gguf_model));
+  }
   RETURN_IF_ERROR(CheckLength("scores", source.scores.size(), tokens));
   RETURN_IF_ERROR(CheckLength("token_type", source.token_types.size(), tokens));
   ASSIGN_OR_RETURN(source.bos_id, TokenId(&fields, "tokenizer.ggml.bos_token_id", tokens));

@@ -86,7 +86,8 @@ bool ReadGguf(const std::string& bytes) {
 }
 
 GgufWriter RichGguf() {
-  GgufWriter writer = TinyGguf({.arch = "gemma3", .qk_norm = true, .post_norms = true});
+  GgufWriter writer =
+      TinyGguf({.arch = "gemma3", .qk_norm = true, .post_norms = true, .merges = false});
   writer.Uint("gemma3.attention.sliding_window", 4);
   writer.Array("gemma3.attention.sliding_window_pattern", GgufType::kBool, 2, "\1\1");
   writer.Float("general.sampling.temp", 0.5F);

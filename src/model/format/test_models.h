@@ -21,6 +21,7 @@ struct TinyOptions {
   bool experts = false;  // leaves the FFN to the test
   std::vector<std::string> tokens = {"a", "b", "c"};
   std::string without = {};  // leaves this tensor out
+  bool merges = true;
 };
 
 inline void AddTinyLayer(const TinyOptions& options, const std::string& prefix,
@@ -68,6 +69,7 @@ inline GgufWriter TinyGguf(const TinyOptions& options) {
   if (!options.tokens.empty()) {
     writer.String("tokenizer.ggml.model", "gpt2");
     writer.Strings("tokenizer.ggml.tokens", options.tokens);
+    if (options.merges) writer.Strings("tokenizer.ggml.merges", {});
   }
   if (options.eos >= 0) {
     writer.Uint("tokenizer.ggml.eos_token_id", static_cast<uint32_t>(options.eos));

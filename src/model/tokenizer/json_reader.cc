@@ -16,7 +16,9 @@ constexpr size_t kMaxMergeBytes = size_t{1} << 30;
 // Builds a document; where `big` is set, model.vocab and model.merges go there instead.
 class Reader final : public nlohmann::json_sax<json> {
  public:
-  Reader(std::string_view name, JsonTokenizer* big) : name_(name), big_(big) {}
+  // `bytes`: of the text.
+  Reader(std::string_view name, size_t bytes, JsonTokenizer* big)
+      : name_(name), bytes_(bytes), big_(big) {}
 
   [[nodiscard]] const Status& status() const { return status_; }
   json TakeRoot() { return std::move(root_); }
@@ -68,6 +70,7 @@ class Reader final : public nlohmann::json_sax<json> {
     if (big_ != nullptr && path_is_model_ && (key_ == "vocab" || key_ == "merges")) {
       mode_ = key_ == "vocab" ? Mode::kSkip : Mode::kMerges;
       if (mode_ == Mode::kSkip) big_->vocab_is_list = true;
+      if (mode_ == Mode::kMerges) big_->has_merges = true;
       skip_from_ = depth_;
       return Deeper();
     }
@@ -84,10 +87,10 @@ class Reader final : public nlohmann::json_sax<json> {
     return Close();
   }
   bool parse_error(std::size_t position, const std::string& /*token*/,
-                   const nlohmann::detail::exception& error) override {
+                   const nlohmann::detail::exception& /*error*/) override {
     if (status_.ok()) {
       status_ =
-          DataLoss(fmt::format("{} is not JSON, at byte {}: {}", name_, position, error.what()));
+          DataLoss(fmt::format("{}: not valid JSON at byte {} of {}", name_, position, bytes_));
     }
     return false;
   }
@@ -193,6 +196,7 @@ class Reader final : public nlohmann::json_sax<json> {
   }
 
   const std::string_view name_;
+  const size_t bytes_;
   JsonTokenizer* const big_;
   Status status_;
   json root_;
@@ -229,7 +233,7 @@ Result<JsonTokenizer> ReadTokenizerJson(std::string_view text) {
   JsonTokenizer tokenizer;
   // A vocabulary entry takes some 20 bytes of the file, merges included.
   tokenizer.vocab->Reserve(std::min<size_t>(text.size() / 40, kMaxTokenId), text.size() / 4);
-  Reader reader("tokenizer.json", &tokenizer);
+  Reader reader("tokenizer.json", text.size(), &tokenizer);
   RETURN_IF_ERROR(Run(text, &reader));
   tokenizer.rest = std::make_unique<json>(reader.TakeRoot());
   if (!tokenizer.rest->is_object()) return DataLoss("tokenizer.json holds no object");
@@ -237,7 +241,7 @@ Result<JsonTokenizer> ReadTokenizerJson(std::string_view text) {
 }
 
 Result<json> ReadSmallJson(std::string_view text, std::string_view name) {
-  Reader reader(name, nullptr);
+  Reader reader(name, text.size(), nullptr);
   RETURN_IF_ERROR(Run(text, &reader));
   return reader.TakeRoot();
 }

@@ -29,6 +29,7 @@ struct JsonTokenizer {
   std::vector<MergePlace> merges;
   std::unique_ptr<nlohmann::json> rest;  // without model.vocab and model.merges
   bool vocab_is_list = false;            // as Unigram models have it; not read
+  bool has_merges = false;               // a list of them, perhaps an empty one
 
   // Views into this object.
   [[nodiscard]] std::vector<MergePair> MergePairs() const;

@@ -39,6 +39,8 @@ Status CheckModelType(const JsonTokenizer& file, const JsonFields& model) {
     return Unsupported("tokenizer.json: dropout of the model is not supported");
   }
   if (file.vocab->token_count() == 0) return DataLoss("tokenizer.json: the vocabulary is empty");
+  // Without them every text would be single characters: other ids, and no error.
+  if (!file.has_merges) return DataLoss("tokenizer.json: the model has no list of merges");
   return OkStatus();
 }
 

@@ -139,20 +139,26 @@ TEST(JsonSource, OtherModelsAndComponentsAreNamed) {
 
 TEST(JsonSource, DamageIsNamed) {
   EXPECT_THAT(ErrorOf(""), HasSubstr("not_found: the model has no tokenizer.json"));
-  EXPECT_THAT(ErrorOf("{"), HasSubstr("data_loss: tokenizer.json is not JSON, at byte 2"));
+  EXPECT_THAT(ErrorOf("{"), HasSubstr("data_loss: tokenizer.json: not valid JSON at byte 2 of 1"));
   EXPECT_THAT(ErrorOf("[]"), HasSubstr("holds no object"));
   EXPECT_THAT(ErrorOf("{}"), HasSubstr("the vocabulary is empty"));
   EXPECT_THAT(ErrorOf(std::string(1000000, '[')), HasSubstr("nests deeper than 64"));
   std::string deep;
   for (int i = 0; i < 200000; ++i) deep += R"({"model":)";
   EXPECT_THAT(ErrorOf(deep), HasSubstr("nests deeper than 64"));
-  EXPECT_THAT(ErrorOf("{\"a\": \"\xff\"}"), HasSubstr("is not JSON"));
+  EXPECT_THAT(ErrorOf("{\"a\": \"\xff\"}"), HasSubstr("not valid JSON at byte 8 of 10"));
   EXPECT_THAT(ErrorWith("/model/vocab/a", -1), HasSubstr("token id -1 is outside 0..4194303"));
   EXPECT_THAT(ErrorWith("/model/vocab/a", 1ULL << 63U), HasSubstr("is outside 0..4194303"));
   EXPECT_THAT(ErrorWith("/model/vocab/a", 2), HasSubstr("token id 2 is given twice"));
   EXPECT_THAT(ErrorWith("/model/vocab/a", 1.5), HasSubstr("the id of token \"a\" is no integer"));
   EXPECT_THAT(ErrorWith("/model/vocab/a", "1"), HasSubstr("the id of token \"a\" is no integer"));
   EXPECT_THAT(ErrorWith("/model/vocab/a", json::array()), HasSubstr("a list inside model.vocab"));
+  for (const json& merges : {json(nullptr), json("a b"), json::object(), json(5)}) {
+    EXPECT_THAT(ErrorWith("/model/merges", merges), HasSubstr("the model has no list of merges"));
+  }
+  json without = Small();
+  without["model"].erase("merges");
+  EXPECT_THAT(ErrorOf(without.dump()), HasSubstr("the model has no list of merges"));
   EXPECT_THAT(ErrorWith("/model/merges/0", "a b c"), HasSubstr("merge 0 (\"a b c\")"));
   EXPECT_THAT(ErrorWith("/model/merges/0", "a c"),
               HasSubstr("merge 0 (\"a\" and \"c\") names \"c\", which is not in the vocabulary"));
@@ -165,7 +171,7 @@ TEST(JsonSource, DamageIsNamed) {
   EXPECT_THAT(ErrorWith("/added_tokens/0/content", 4), HasSubstr("content of an added token"));
   EXPECT_THAT(ErrorWith("/added_tokens/0/content", std::string(5000, 'x')),
               HasSubstr("added token 4 has 5000 bytes, more than 4096"));
-  EXPECT_THAT(ErrorOf(Small().dump(), "{"), HasSubstr("tokenizer_config.json is not JSON"));
+  EXPECT_THAT(ErrorOf(Small().dump(), "{"), HasSubstr("tokenizer_config.json: not valid JSON"));
   EXPECT_THAT(ErrorOf(Small().dump(), R"({"bos_token": 5})"),
               HasSubstr("tokenizer_config.json: bos_token is not a text"));
 }
