@@ -233,6 +233,12 @@ std::string ReportText(const LayoutReport& report) {
   text += TrafficText("a decoded token", report, StepKind::kDecode);
   text += TrafficText(fmt::format("a prefill of {} tokens", report.prefill_tokens).c_str(), report,
                       StepKind::kPrefill);
+  if (split.pp > 1) {
+    text +=
+        "These are of one step. serve sends a long prompt through the stages in several, so that "
+        "all "
+        "of them work: in more calls of fewer rows.\n";
+  }
   if (!IsWhollyPriced(split, report.traffic.dialect)) {
     text += "what cp and dcp exchange is not in these figures\n";
   }
