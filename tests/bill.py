@@ -37,7 +37,8 @@ def by_op(axes):
 
 
 def complete(server, headers=None, prompt=PROMPT, **more):
-    body = {"prompt": [1 + i % 300 for i in range(prompt)], "max_tokens": TOKENS, "ignore_eos": True}
+    ids = [1 + i % 300 for i in range(prompt)]
+    body = {"prompt": ids, "max_tokens": TOKENS, "ignore_eos": True}
     status, _, answer = request(
         server.url + "/v1/completions", {"temperature": 0, **body, **more}, headers
     )
