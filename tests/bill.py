@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """The bill of a running server: /v1/bill, /metrics and the log, from the real binary.
 
-usage: bill.py CLEAVE MODEL
+usage: bill.py CLEAVE MODEL MIXED
 
 Asserts, over -tp 2 -pp 2, that what ranks metered is what was predicted, on every rank, axis and
 operation; that one request adds exactly the bytes and calls that its steps need, counted here from
 the model's sizes; that /metrics says the same and the log at the end too; that a killed replica's
-figures stand and its restart adds to them; and that one rank owes nothing. MODEL is a checkpoint of
-make_tiny_checkpoints.py. Standard library only.
+figures stand and its restart adds to them; that one rank owes nothing; and that a prefill moves
+what --dry-run says of it. MODEL and MIXED are checkpoints of make_tiny_checkpoints.py, MIXED one
+whose layers' matrices are not all of a kind. Standard library only.
 """
 
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -35,7 +37,8 @@ def by_op(axes):
 
 
 def complete(server, headers=None, prompt=PROMPT, **more):
-    body = {"prompt": list(range(1, prompt + 1)), "max_tokens": TOKENS, "ignore_eos": True}
+    ids = [1 + i % 300 for i in range(prompt)]
+    body = {"prompt": ids, "max_tokens": TOKENS, "ignore_eos": True}
     status, _, answer = request(
         server.url + "/v1/completions", {"temperature": 0, **body, **more}, headers
     )
@@ -204,12 +207,30 @@ def check_one_rank(binary, model):
         assert not any(name.startswith("cleave_comm_") for name in server.metrics())
 
 
+def check_dry_run(binary, model):
+    """A lone prompt of as many tokens as --dry-run prices, in one step."""
+    flags = ["-tp", "2", "--cp", "2", "--no-enable-prefix-caching"]
+    told = subprocess.run(
+        [binary, "serve", model, "--dry-run", "--json"] + flags, check=True, capture_output=True
+    )
+    prefill = json.loads(told.stdout)["traffic"]["prefill"]
+    expected = {key: (op["calls"], op["bytes"]) for key, op in by_op(prefill["axes"]).items()}
+    flags += ["--max-num-batched-tokens", str(prefill["tokens"])]
+    with Served(binary, model, flags) as server:
+        before = settled(server)
+        complete(server, prompt=prefill["tokens"], max_tokens=1)
+        moved = added(before, settled(server))
+    moved = {key: moved[key] for key in moved if moved[key] != (0, 0)}
+    assert moved == expected, (moved, expected)
+
+
 def main():
-    binary, model = sys.argv[1:]
+    binary, model, mixed = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
         check_cut(binary, model, os.path.join(folder, "log"))
     check_restart(binary, model)
     check_one_rank(binary, model)
+    check_dry_run(binary, mixed)
     print("bill: OK")
 
 

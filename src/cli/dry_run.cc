@@ -2,24 +2,15 @@
 
 #include <fmt/core.h>
 
+#include <utility>
+#include <vector>
+
 #include "cli/expert_load.h"
 #include "comm/segment.h"
+#include "engine/model_bytes.h"
 #include "split/layout_report.h"
 
 namespace cleave {
-
-namespace {
-
-// As the matrices that most of the model is made of take their input.
-RowWire NormedWire(const Checkpoint& checkpoint, std::optional<DType> float_type) {
-  DType type = checkpoint.main_dtype();
-  if (float_type && (!IsQuantised(type) || *float_type == DType::kF32)) type = *float_type;
-  const ActKind kind = ActKindOf(type);
-  if (kind == ActKind::kInt8) return RowWire::kInt8;
-  return kind == ActKind::kBF16 ? RowWire::kBf16 : RowWire::kFloat;
-}
-
-}  // namespace
 
 Status DryRun(const ServeFlags& flags, const std::string& path) {
   ASSIGN_OR_RETURN(const auto checkpoint, OpenCheckpoint(path));
@@ -29,12 +20,13 @@ Status DryRun(const ServeFlags& flags, const std::string& path) {
   ASSIGN_OR_RETURN(const auto loads, OpenExpertLoad(flags.split.expert_load, path,
                                                     ExpertLoadFile::Use::kRead, &settings.split));
   ASSIGN_OR_RETURN(const ModelPlan plan, PlanModel(*checkpoint, settings));
+  ASSIGN_OR_RETURN(std::vector<LayerWires> wires, WiresOf(*checkpoint, plan.executor.float_type));
   const KvShape& kv = plan.executor.kv_shape;
   const LayoutReport report{.layout = &plan.layout,
                             .bytes = &plan.bytes,
                             .kv_head_bytes = kv.token_bytes(),
                             .traffic = {.one_shot_max_bytes = WorldOptions().one_shot_max_bytes},
-                            .normed_rows = NormedWire(*checkpoint, plan.executor.float_type)};
+                            .wires = std::move(wires)};
   if (flags.json) {
     fmt::print("{}\n", ReportJson(report));
     return OkStatus();

@@ -36,6 +36,8 @@ uint64_t GroupBytes(uint64_t members, const WorldOptions& options) {
          members * members * (sizeof(ChannelLines) + options.channel_bytes);
 }
 
+static_assert(kMaxGroupSize == kMaxGroupRanks, "MakeLayout refuses what no group can be");
+
 Status CheckRange(const char* what, uint64_t value, uint64_t least, uint64_t most) {
   if (value >= least && value <= most) return OkStatus();
   return InvalidArgument(fmt::format("{} is {}, must be {} to {}", what, value, least, most));

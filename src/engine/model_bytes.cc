@@ -1,9 +1,17 @@
 #include "engine/model_bytes.h"
 
+#include <algorithm>
 #include <initializer_list>
+
+#include "kernels/matmul.h"
 
 namespace cleave {
 namespace {
+
+RowWire WireOf(ActKind kind) {
+  if (kind == ActKind::kInt8) return RowWire::kInt8;
+  return kind == ActKind::kBF16 ? RowWire::kBf16 : RowWire::kFloat;
+}
 
 class Counter {
  public:
@@ -20,6 +28,22 @@ class Counter {
       total += view.rows() * RowBytes(TypeOf(view), view.cols()).value_or(0);
     }
     return total;
+  }
+
+  // Of what takes the same rows: as its kind, where there is one.
+  Result<RowWire> Wire(std::initializer_list<WeightRole> roles, uint32_t layer) const {
+    std::optional<RowWire> wire;
+    const uint32_t experts = std::max(checkpoint_.config().num_experts, 1U);
+    for (uint32_t expert = 0; expert < experts; ++expert) {
+      for (const WeightRole role : roles) {
+        if (!checkpoint_.Has({role, layer, expert})) continue;
+        ASSIGN_OR_RETURN(const TensorView view, checkpoint_.Weight({role, layer, expert}));
+        const RowWire own = WireOf(ActKindOf(TypeOf(view)));
+        if (wire && *wire != own) return RowWire::kFloat;
+        wire = own;
+      }
+    }
+    return wire.value_or(RowWire::kFloat);
   }
 
  private:
@@ -59,6 +83,20 @@ Result<ModelBytes> BytesOf(const Checkpoint& checkpoint, std::optional<DType> fl
   ASSIGN_OR_RETURN(bytes.head, counter.Sum({tied ? kEmbedding : kHead}, 0));
   ASSIGN_OR_RETURN(bytes.final_norm, counter.Sum({kFinalNorm}, 0));
   return bytes;
+}
+
+Result<std::vector<LayerWires>> WiresOf(const Checkpoint& checkpoint,
+                                        std::optional<DType> float_type) {
+  using enum WeightRole;
+  const Counter counter(checkpoint, float_type);
+  std::vector<LayerWires> wires(checkpoint.config().num_layers());
+  for (uint32_t layer = 0; layer < wires.size(); ++layer) {
+    LayerWires& of = wires[layer];
+    ASSIGN_OR_RETURN(of.attention, counter.Wire({kQ, kK, kV}, layer));
+    ASSIGN_OR_RETURN(of.ffn, counter.Wire({kGate, kUp, kRouter, kExpertGate, kExpertUp}, layer));
+    ASSIGN_OR_RETURN(of.experts, counter.Wire({kExpertGate, kExpertUp}, layer));
+  }
+  return wires;
 }
 
 }  // namespace cleave

@@ -39,6 +39,8 @@ inline constexpr uint32_t kRunPositions = 512;
 // What a layout may have at most; MakeLayout refuses more.
 inline constexpr uint32_t kMaxAxisSize = 4096;
 inline constexpr uint32_t kMaxReplicaRanks = 16384;
+// That exchange with each other: of an axis but dp, of a stage that shares experts.
+inline constexpr uint32_t kMaxGroupRanks = 64;
 inline constexpr uint32_t kMaxExperts = 2048;
 inline constexpr uint32_t kMaxRedundantExperts = 2048;
 inline constexpr double kMaxLayerCost = 1e100;

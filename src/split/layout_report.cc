@@ -102,9 +102,17 @@ std::string RankTable(const LayoutReport& report) {
   return TextTable(rows);
 }
 
-std::string TrafficText(const char* name, const LayoutReport& report, uint32_t tokens) {
-  const std::vector<Transfer> list =
-      StepTotals(*report.layout, tokens, report.traffic, report.normed_rows).List();
+uint32_t TokensOf(const LayoutReport& report, StepKind kind) {
+  return kind == StepKind::kPrefill ? report.prefill_tokens : 1;
+}
+
+std::vector<Transfer> TransfersOf(const LayoutReport& report, StepKind kind) {
+  return StepTotals(*report.layout, TokensOf(report, kind), report.traffic, report.wires, kind)
+      .List();
+}
+
+std::string TrafficText(const char* name, const LayoutReport& report, StepKind kind) {
+  const std::vector<Transfer> list = TransfersOf(report, kind);
   if (list.empty()) return fmt::format("{}: nothing is exchanged\n", name);
   std::vector<std::vector<std::string>> rows{{"axis", "operation", "calls", "bytes"}};
   for (const Transfer& t : list) {
@@ -138,17 +146,16 @@ Json RankJson(const LayoutReport& report, const RankLayout& rank) {
   return json;
 }
 
-Json TrafficJson(const LayoutReport& report, uint32_t tokens) {
+Json TrafficJson(const LayoutReport& report, StepKind kind) {
   Json axes = Json::array();
-  for (const Transfer& t :
-       StepTotals(*report.layout, tokens, report.traffic, report.normed_rows).List()) {
+  for (const Transfer& t : TransfersOf(report, kind)) {
     if (axes.empty() || axes.back()["axis"] != AxisName(t.axis)) {
       axes.push_back({{"axis", AxisName(t.axis)}, {"ops", Json::array()}});
     }
     axes.back()["ops"].push_back(
         {{"op", CommOpName(t.op)}, {"calls", t.calls}, {"bytes", t.bytes}});
   }
-  return {{"tokens", tokens}, {"axes", std::move(axes)}};
+  return {{"tokens", TokensOf(report, kind)}, {"axes", std::move(axes)}};
 }
 
 Json SplitJson(const Split& split) {
@@ -184,7 +191,7 @@ uint64_t WeightBytesOf(const Layout& layout, const RankLayout& rank, const Model
 }
 
 TrafficTotals StepTotals(const Layout& layout, uint32_t tokens, const TrafficOptions& options,
-                         RowWire normed_rows) {
+                         std::span<const LayerWires> wires, StepKind kind) {
   TrafficTotals totals;
   for (const RankLayout& rank : layout.ranks) {
     StepCounts counts;
@@ -201,9 +208,9 @@ TrafficTotals StepTotals(const Layout& layout, uint32_t tokens, const TrafficOpt
     if (layout.shape.post_norms) {
       counts.wide_rows = ReducedRows(layout, rank.rank, counts.tokens);
     }
-    counts.normed_rows = ExpectedNormedRows(layout, rank.rank, counts.tokens, normed_rows);
-    counts.ep = ExpectedEpCounts(layout, rank.rank, counts, normed_rows);
-    counts.cp = ExpectedCpCounts(layout, rank.rank, counts.tokens);
+    counts.normed_rows = ExpectedNormedRows(layout, rank.rank, counts.tokens, wires);
+    counts.ep = ExpectedEpCounts(layout, rank.rank, counts, wires);
+    counts.cp = ExpectedCpCounts(layout, rank.rank, counts.tokens, kind);
     AddTrafficOfStep(layout, rank.rank, counts, options, &totals);
   }
   return totals;
@@ -223,9 +230,15 @@ std::string ReportText(const LayoutReport& report) {
       layout.replicated_kv_heads, ReplicatedKvBytes(report), layout.AttentionImbalance(),
       layout.FfnImbalance(), layout.TpCeiling());
   text += CopiesText(layout);
-  text += TrafficText("a decoded token", report, 1);
+  text += TrafficText("a decoded token", report, StepKind::kDecode);
   text += TrafficText(fmt::format("a prefill of {} tokens", report.prefill_tokens).c_str(), report,
-                      report.prefill_tokens);
+                      StepKind::kPrefill);
+  if (split.pp > 1) {
+    text +=
+        "These are of one step. serve sends a long prompt through the stages in several, so that "
+        "all "
+        "of them work: in more calls of fewer rows.\n";
+  }
   if (!IsWhollyPriced(split, report.traffic.dialect)) {
     text += "what cp and dcp exchange is not in these figures\n";
   }
@@ -251,8 +264,8 @@ std::string ReportJson(const LayoutReport& report) {
   json["ranks"] = Json::array();
   for (const RankLayout& rank : layout.ranks) json["ranks"].push_back(RankJson(report, rank));
   json["traffic"] = {{"whole", IsWhollyPriced(layout.split, report.traffic.dialect)},
-                     {"decode", TrafficJson(report, 1)},
-                     {"prefill", TrafficJson(report, report.prefill_tokens)}};
+                     {"decode", TrafficJson(report, StepKind::kDecode)},
+                     {"prefill", TrafficJson(report, StepKind::kPrefill)}};
   return json.dump(2) + "\n";
 }
 

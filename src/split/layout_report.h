@@ -3,6 +3,7 @@
 // loaded (`cleave serve --dry-run`). Values in, strings out; any thread.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,14 +35,14 @@ struct LayoutReport {
   // Key and value of one KV head at one position, as the cache stores them.
   uint64_t kv_head_bytes = 0;
   TrafficOptions traffic;
-  RowWire normed_rows = RowWire::kFloat;  // as the model's matrices take them
+  std::vector<LayerWires> wires;  // of the model's layers; empty: all take floats
   uint32_t prefill_tokens = 512;
 };
 
 // What all ranks of a replica hand over in one step of `tokens` tokens and one greedy row.
 // Tokens go to all experts alike, and are of one request, in the first team.
 TrafficTotals StepTotals(const Layout& layout, uint32_t tokens, const TrafficOptions& options,
-                         RowWire normed_rows = RowWire::kFloat);
+                         std::span<const LayerWires> wires = {}, StepKind kind = StepKind::kDecode);
 
 // Several lines: a table of ranks, then traffic of a decoded token and of a prefill.
 std::string ReportText(const LayoutReport& report);

@@ -81,10 +81,12 @@ TEST(LayoutReport, TextSaysWhoHoldsWhatAndWhatItCosts) {
   EXPECT_THAT(text, HasSubstr("20-29"));
   EXPECT_THAT(text, HasSubstr("24576-49151"));
   EXPECT_THAT(text, HasSubstr("a prefill of 512 tokens"));
+  EXPECT_THAT(text, HasSubstr("These are of one step."));
   EXPECT_THAT(text, HasSubstr("reduce_scatter"));
   EXPECT_THAT(text, Not(HasSubstr("not in these figures")));
   const Layout context = Make(DemoShape(), {.cp = 2});
   report.layout = &context;
+  EXPECT_THAT(ReportText(report), Not(HasSubstr("These are of one step.")));
   // Two ranks, 30 layers, 9 heads: what a partial is, and a bin of 64 values and a mass.
   EXPECT_THAT(ReportText(report), HasSubstr("  cp  all_gather    120  282960"));
   report.traffic.dialect = Dialect::kVllm;

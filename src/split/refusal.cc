@@ -72,9 +72,10 @@ Limit VocabLimit(const ModelShape& shape) {
 }
 
 Limit FfnLimit(const ModelShape& shape) {
-  return {FfnUnits(shape), fmt::format("{}'s {} FFN columns make {} units of {}",
-                                       shape.num_experts > 0 ? "an expert" : "a layer",
-                                       shape.ffn_size, FfnUnits(shape), kFfnUnitColumns)};
+  return {FfnUnits(shape),
+          fmt::format("{}'s {} FFN columns make {} unit{} of {}",
+                      shape.num_experts > 0 ? "an expert" : "a layer", shape.ffn_size,
+                      FfnUnits(shape), FfnUnits(shape) == 1 ? "" : "s", kFfnUnitColumns)};
 }
 
 Status CheckTp(const ModelShape& shape, const Split& split) {
@@ -105,6 +106,18 @@ Status CheckEp(const ModelShape& shape, const Split& split) {
   }
   return AtMost(split.teams == 1 ? "tp · cp / ep" : "teams · tp · cp / ep", ranks / split.ep,
                 FfnLimit(shape));
+}
+
+// What groups of ranks in shared memory are made for.
+Status CheckGroups(const Split& split) {
+  const Limit limit{kMaxGroupRanks, "no more exchange with each other"};
+  RETURN_IF_ERROR(AtMost("pp", split.pp, limit));
+  RETURN_IF_ERROR(AtMost("teams", split.teams, limit));
+  RETURN_IF_ERROR(AtMost("tp", split.tp, limit));
+  RETURN_IF_ERROR(AtMost("cp", split.cp, limit));
+  if (split.ep == 1) return OkStatus();
+  return AtMost(split.teams == 1 ? "tp · cp under ep" : "teams · tp · cp under ep",
+                split.ranks_per_stage(), limit);
 }
 
 Limit RedundantLimit(const ModelShape& shape, const Split& split) {
@@ -228,7 +241,7 @@ void FitGroups(const ModelShape& shape, Split* candidate) {
 std::vector<Split> SameRanks(const ModelShape& shape, const Split& base, uint64_t ranks,
                              uint32_t asked_tp) {
   std::vector<Split> found;
-  const uint64_t most = std::min<uint64_t>({ranks, shape.num_heads, kMaxAxisSize});
+  const uint64_t most = std::min<uint64_t>({ranks, shape.num_heads, kMaxGroupRanks});
   for (uint32_t tp = 1; tp <= most; ++tp) {
     if (ranks % tp != 0 || ranks / tp > shape.num_layers) continue;
     Split candidate = base;
@@ -249,9 +262,9 @@ std::vector<Split> SameRanks(const ModelShape& shape, const Split& base, uint64_
 // The asked split with every size pulled into its limits.
 Split Nearest(const ModelShape& shape, const Split& base) {
   Split candidate = base;
-  candidate.pp = std::clamp(base.pp, 1U, shape.num_layers);
+  candidate.pp = std::clamp(base.pp, 1U, std::min(shape.num_layers, kMaxGroupRanks));
   candidate.tp =
-      std::clamp(base.tp, 1U, std::min({shape.num_heads, VocabUnits(shape), kMaxAxisSize}));
+      std::clamp(base.tp, 1U, std::min({shape.num_heads, VocabUnits(shape), kMaxGroupRanks}));
   if (base.ep <= 1 || shape.num_experts == 0) {
     candidate.tp = std::min(candidate.tp, FfnUnits(shape));
   }
@@ -367,6 +380,7 @@ Status CheckCut(const ModelShape& shape, const Split& split) {
   RETURN_IF_ERROR(CheckEp(shape, split));
   RETURN_IF_ERROR(CheckExperts(shape, split));
   RETURN_IF_ERROR(CheckPp(shape, split));
+  RETURN_IF_ERROR(CheckGroups(split));
   return CheckShares(shape, split);
 }
 
@@ -391,8 +405,8 @@ std::string LayoutsThatWork(const ModelShape& shape, const Split& split, const L
   }
   const uint64_t ranks = static_cast<uint64_t>(std::max(split.pp, 1U)) * std::max(split.tp, 1U);
   base.dp = std::clamp(base.dp, 1U, kMaxAxisSize);
-  base.cp = std::clamp(base.cp, 1U, kMaxAxisSize);
-  base.teams = std::clamp(base.teams, 1U, kMaxAxisSize);
+  base.cp = std::clamp(base.cp, 1U, kMaxGroupRanks);
+  base.teams = std::clamp(base.teams, 1U, kMaxGroupRanks);
   std::vector<Split> works = SameRanks(shape, base, ranks, split.tp);
   const Split nearest = Nearest(shape, base);
   if (std::find(works.begin(), works.end(), nearest) == works.end()) works.push_back(nearest);

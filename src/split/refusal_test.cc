@@ -1,5 +1,6 @@
 #include "split/refusal.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -100,6 +101,25 @@ TEST(Refusal, NamesTheNumberTheLimitAndWhatWorks) {
                          "tp=4 ep=2"));
   EXPECT_THAT(Refusal(ExpertShape(), {.tp = 4, .ep = 12, .cp = 3}),
               StartsWith("ep is 12; it can be at most 10: the model has 10 experts a layer"));
+}
+
+TEST(Refusal, OfGroupsBeyondWhatRanksExchangeIn) {
+  ModelShape shape = ExpertShape();
+  shape.num_heads = shape.num_kv_heads = shape.num_layers = shape.num_experts = 128;
+  shape.vocab_size = 1U << 20U;
+  shape.ffn_size = 1U << 20U;
+  const char* at_most = "it can be at most 64: no more exchange with each other";
+  EXPECT_EQ(Refusal(shape, {.cp = 65}),
+            fmt::format("cp is 65; {}; layouts that work: cp=64", at_most));
+  EXPECT_THAT(Refusal(shape, {.tp = 96}),
+              StartsWith(fmt::format("tp is 96; {}; layouts that work: pp=2 tp=48", at_most)));
+  EXPECT_EQ(Refusal(shape, {.pp = 67}),
+            fmt::format("pp is 67; {}; layouts that work: pp=64", at_most));
+  EXPECT_THAT(Refusal(shape, {.teams = 65, .ep = 65}),
+              StartsWith(fmt::format("teams is 65; {}; layouts that work: ", at_most)));
+  EXPECT_THAT(Refusal(shape, {.tp = 32, .ep = 2, .cp = 3}),
+              StartsWith(fmt::format("tp · cp under ep is 96; {}; layouts that work: ", at_most)));
+  EXPECT_TRUE(MakeLayout(shape, {.pp = 2, .tp = 32, .cp = 3}, CostsByWork(shape)).ok());
 }
 
 TEST(Refusal, OfTeams) {

@@ -47,6 +47,12 @@ uint64_t WireBytes(const Step& step, const WireCounts& rows) {
   return bytes;
 }
 
+uint32_t IndexOf(RowWire wire) { return static_cast<uint32_t>(wire); }
+
+LayerWires WiresOf(std::span<const LayerWires> wires, uint32_t layer) {
+  return wires.empty() ? LayerWires() : wires[layer];
+}
+
 // Two a layer, of rows that the ranks share out.
 void AddSharedRows(const Step& step) {
   const uint64_t calls = kReductionsALayer * step.rank.layers.size();
@@ -268,17 +274,18 @@ EpCounts operator-(const EpCounts& a, const EpCounts& b) {
   return left;
 }
 
-WireCounts ExpectedNormedRows(const Layout& layout, uint32_t rank, uint32_t tokens, RowWire wire) {
+WireCounts ExpectedNormedRows(const Layout& layout, uint32_t rank, uint32_t tokens,
+                              std::span<const LayerWires> wires) {
   WireCounts counts{};
   const RankLayout& mine = layout.ranks[rank];
   const uint32_t rows = CpRowsOf(layout.split, mine.coord.cp, tokens).size();
   if (!TpSharesRows(layout.split, rows)) return counts;
-  const uint64_t sent =
-      uint64_t{TpRowsOf(layout.split, mine.coord.tp, rows).size()} * mine.layers.size();
-  // A router takes floats, so that a mixture's quantised experts do not see the rows alone.
-  const bool routed = layout.shape.num_experts > 0 && wire == RowWire::kInt8;
-  counts[static_cast<uint32_t>(wire)] += wire == RowWire::kInt8 ? kAttentionTerms * sent : sent;
-  counts[static_cast<uint32_t>(routed ? RowWire::kFloat : wire)] += sent;
+  const uint64_t own = TpRowsOf(layout.split, mine.coord.tp, rows).size();
+  for (uint32_t layer = mine.layers.begin; layer < mine.layers.end; ++layer) {
+    const LayerWires of = WiresOf(wires, layer);
+    counts[IndexOf(of.attention)] += of.attention == RowWire::kInt8 ? kAttentionTerms * own : own;
+    counts[IndexOf(of.ffn)] += own;
+  }
   return counts;
 }
 
@@ -291,7 +298,7 @@ uint64_t ReducedRows(const Layout& layout, uint32_t rank, uint32_t tokens) {
 }
 
 EpCounts ExpectedEpCounts(const Layout& layout, uint32_t rank, const StepCounts& step,
-                          RowWire wire) {
+                          std::span<const LayerWires> wires) {
   EpCounts counts;
   if (layout.split.ep == 1) return counts;
   const RankLayout& mine = layout.ranks[rank];
@@ -307,8 +314,14 @@ EpCounts ExpectedEpCounts(const Layout& layout, uint32_t rank, const StepCounts&
   }
   const double returned = (all - own) * ChanceOfAny(layout.shape, held_by(mine));
   const double layers = mine.layers.size();
-  counts.rows_sent[static_cast<uint32_t>(wire)] =
-      static_cast<uint64_t>(std::llround(sent * layers));
+  WireCounts layers_by{};
+  for (uint32_t layer = mine.layers.begin; layer < mine.layers.end; ++layer) {
+    ++layers_by[IndexOf(WiresOf(wires, layer).experts)];
+  }
+  for (uint32_t wire = 0; wire < kRowWires; ++wire) {
+    counts.rows_sent[wire] =
+        static_cast<uint64_t>(std::llround(sent * static_cast<double>(layers_by[wire])));
+  }
   counts.rows_returned = static_cast<uint64_t>(std::llround(returned * layers));
   return counts;
 }
@@ -322,21 +335,27 @@ CpCounts operator-(const CpCounts& a, const CpCounts& b) {
           .exchanged = less(a.exchanged, b.exchanged)};
 }
 
-CpCounts ExpectedCpCounts(const Layout& layout, uint32_t rank, uint32_t tokens) {
+CpCounts ExpectedCpCounts(const Layout& layout, uint32_t rank, uint32_t tokens, StepKind kind) {
   const RankLayout& mine = layout.ranks[rank];
   const Split& split = layout.split;
   const uint64_t layers = mine.layers.size();
   const uint64_t heads = mine.q_heads.size();
+  // Rows that see a run of this rank.
+  Range seeing{0, tokens};
+  if (kind == StepKind::kPrefill) {
+    seeing.begin = std::min(KvPartitionOf(split, mine.coord) * kRunPositions, tokens);
+  }
   CpCounts counts;
   if (split.dcp > 1) {
     const uint64_t others = layout.DcpQueries(mine.coord).size() - heads;
-    counts.exchanged.narrow += layers * tokens * others;
+    counts.exchanged.narrow += layers * seeing.size() * others;
   }
   if (CpSharesRows(split, tokens)) {
-    const uint64_t others = tokens - CpRowsOf(split, mine.coord.cp, tokens).size();
-    counts.exchanged.narrow += layers * others * heads;
+    const Range own = CpRowsOf(split, mine.coord.cp, tokens);
+    const uint32_t own_seeing = own.end - std::clamp(seeing.begin, own.begin, own.end);
+    counts.exchanged.narrow += layers * (seeing.size() - own_seeing) * heads;
   } else if (split.cp > 1 && tokens > 0) {
-    counts.gathered.narrow = layers * tokens * heads;
+    counts.gathered.narrow = layers * seeing.size() * heads;
     counts.gathers = layers;
   }
   return counts;

@@ -60,6 +60,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -83,6 +84,13 @@ uint64_t RowWireBytes(RowWire wire, uint64_t hidden_size);
 
 // Rows by how they go.
 using WireCounts = std::array<uint64_t, kRowWires>;
+
+// How a layer's matrices take their rows, which is how these go from rank to rank.
+struct LayerWires {
+  RowWire attention = RowWire::kFloat;  // normed, into Q, K and V
+  RowWire ffn = RowWire::kFloat;        // normed, into gate and up; with experts the router too
+  RowWire experts = RowWire::kFloat;    // to the rank of an expert
+};
 
 // What a rank handed to others over ep, over all layers.
 struct EpCounts {
@@ -146,16 +154,20 @@ struct TrafficOptions {
   uint64_t one_shot_max_bytes = 0;
 };
 
-// Normed rows of a step that the rank hands to its tp group, where matrices take them by `wire`.
-WireCounts ExpectedNormedRows(const Layout& layout, uint32_t rank, uint32_t tokens, RowWire wire);
+// Normed rows of a step that the rank hands to its tp group. `wires`: of the model's layers; empty:
+// all take floats.
+WireCounts ExpectedNormedRows(const Layout& layout, uint32_t rank, uint32_t tokens,
+                              std::span<const LayerWires> wires);
 // Its rows that go into reductions, over all layers.
 uint64_t ReducedRows(const Layout& layout, uint32_t rank, uint32_t tokens);
 // What is to be expected of a step of so many tokens, which go to all experts alike.
 EpCounts ExpectedEpCounts(const Layout& layout, uint32_t rank, const StepCounts& step,
-                          RowWire wire);
-// Likewise of the team's tokens where every rank holds a run that every row sees, in one bin of 64
-// bits.
-CpCounts ExpectedCpCounts(const Layout& layout, uint32_t rank, uint32_t tokens);
+                          std::span<const LayerWires> wires);
+// Likewise of the team's tokens, in one bin of 64 bits. A prefill's rows are the positions from 0
+// on: a rank has partials of those that see a run of its own. Any other step's see one on every
+// rank.
+enum class StepKind : uint8_t { kDecode, kPrefill };
+CpCounts ExpectedCpCounts(const Layout& layout, uint32_t rank, uint32_t tokens, StepKind kind);
 
 // Calls and bytes by axis and operation: a bill that steps are added to.
 class TrafficTotals {

@@ -446,24 +446,67 @@ TEST(Traffic, ExpectsWhatEvenRoutingSends) {
     for (uint32_t rank = 0; rank < 3; ++rank) reached[rank] += goes[rank] ? 1.0 / kTokens : 0;
   }
   const double layers = shape.num_layers;
-  const EpCounts counts = ExpectedEpCounts(layout, 0, {.tokens = kTokens}, RowWire::kInt8);
+  // All of a layer's experts take int8, as those of half of the layers do below.
+  std::vector<LayerWires> wires(shape.num_layers, {.experts = RowWire::kInt8});
+  const EpCounts counts = ExpectedEpCounts(layout, 0, {.tokens = kTokens}, wires);
   const double sent = layers * kTokens / 3 * (reached[1] + reached[2]);
   EXPECT_NEAR(static_cast<double>(counts.rows_sent[0]), sent, 0.03 * sent);
   EXPECT_EQ(counts.rows_sent[2], 0U);
   const double returned = layers * kTokens * 2 / 3 * reached[0];
   EXPECT_NEAR(static_cast<double>(counts.rows_returned), returned, 0.03 * returned);
-  EXPECT_EQ(ExpectedEpCounts(Make(shape, {.tp = 3}), 0, {.tokens = kTokens}, RowWire::kInt8),
-            EpCounts{});
+  EXPECT_EQ(ExpectedEpCounts(Make(shape, {.tp = 3}), 0, {.tokens = kTokens}, wires), EpCounts{});
   // The same ranks as teams, all rows in the first: it sends, the others return.
   const Layout teams = Make(shape, {.teams = 3, .ep = 3});
-  const EpCounts first = ExpectedEpCounts(teams, 0, {.tokens = kTokens}, RowWire::kInt8);
+  const EpCounts first = ExpectedEpCounts(teams, 0, {.tokens = kTokens}, wires);
   EXPECT_NEAR(static_cast<double>(first.rows_sent[0]), 3 * sent, 0.1 * sent);
   EXPECT_EQ(first.rows_returned, 0U);
-  const EpCounts other =
-      ExpectedEpCounts(teams, 1, {.others = {.tokens = kTokens}}, RowWire::kInt8);
+  const EpCounts other = ExpectedEpCounts(teams, 1, {.others = {.tokens = kTokens}}, wires);
   EXPECT_EQ(other.rows_sent[0], 0U);
   const double all = layers * kTokens * reached[1];
   EXPECT_NEAR(static_cast<double>(other.rows_returned), all, 0.03 * all);
+  for (uint32_t layer = 0; layer < wires.size(); layer += 2) wires[layer] = {};
+  const EpCounts mixed = ExpectedEpCounts(layout, 0, {.tokens = kTokens}, wires);
+  EXPECT_NEAR(static_cast<double>(mixed.rows_sent[0]), sent / 2, 0.03 * sent);
+  EXPECT_EQ(mixed.rows_sent[0], mixed.rows_sent[2]);
+  EXPECT_EQ(mixed.rows_returned, counts.rows_returned);
+}
+
+TEST(Traffic, ExpectsNormedRowsAsEachLayerTakesThem) {
+  const ModelShape shape = DemoShape();
+  const Layout layout = Make(shape, {.pp = 3, .tp = 2});
+  std::vector<LayerWires> wires(shape.num_layers);
+  const Range layers = layout.ranks[2].layers;  // of the second stage
+  wires[layers.begin] = {.attention = RowWire::kInt8, .ffn = RowWire::kInt8};
+  wires[layers.begin + 1] = {.attention = RowWire::kInt8, .ffn = RowWire::kFloat};
+  wires[layers.begin + 2] = {.attention = RowWire::kBf16, .ffn = RowWire::kInt8};
+  const uint64_t rest = 2 * (layers.size() - 3);
+  // Rows 0 to 16 of 33 are the first tp rank's; int8 rows of attention have two terms.
+  EXPECT_EQ(ExpectedNormedRows(layout, 2, 33, wires),
+            (WireCounts{17 * (3 + 2 + 1), 17, 17 * (1 + rest)}));
+  EXPECT_EQ(ExpectedNormedRows(layout, 3, 33, wires),
+            (WireCounts{16 * (3 + 2 + 1), 16, 16 * (1 + rest)}));
+  EXPECT_EQ(ExpectedNormedRows(layout, 2, 31, wires), WireCounts{}) << "too few to share";
+  EXPECT_EQ(ExpectedNormedRows(layout, 0, 33, {}),
+            (WireCounts{0, 0, uint64_t{34} * layout.ranks[0].layers.size()}));
+}
+
+TEST(Traffic, ExpectsPartialsOfTheRowsThatSeeARun) {
+  const ModelShape shape = DemoShape();
+  const Layout layout = Make(shape, {.cp = 2});
+  const uint64_t heads = uint64_t{shape.num_layers} * shape.num_heads;
+  const auto exchanged = [&](uint32_t rank, uint32_t tokens) {
+    return ExpectedCpCounts(layout, rank, tokens, StepKind::kPrefill).exchanged.narrow;
+  };
+  // The first run is rank 0's, and rows 0 to 255 are: the others go to rank 1.
+  EXPECT_EQ(exchanged(0, 512), heads * 256);
+  EXPECT_EQ(exchanged(1, 512), 0U);
+  // Rows from 512 on see rank 1's run: of these, rank 0 has those before 600.
+  EXPECT_EQ(exchanged(0, 1200), heads * 600);
+  EXPECT_EQ(exchanged(1, 1200), heads * 88);
+  const CpCounts few = ExpectedCpCounts(layout, 1, 9, StepKind::kPrefill);
+  EXPECT_EQ(few.gathered.narrow, 0U);
+  EXPECT_EQ(few.gathers, shape.num_layers);
+  EXPECT_EQ(ExpectedCpCounts(layout, 1, 9, StepKind::kDecode).gathered.narrow, heads * 9);
 }
 
 // Two teams of two ranks: 3 rows in one, none in the other.
