@@ -86,15 +86,15 @@ def check_one_request(server, config):
     gathers = 2 * ranks_a_stage * TOKENS + scattered[0] + 2 * ranks_a_stage
     gather_bytes = rows * row + ranks_a_stage * TOKENS * CANDIDATE
     gather_bytes += halves * PROMPT * (exponent + row) + 2 * PROMPT * row
-    # Tokens after the first go in one shot, or in two where that was found quicker.
+    # Tokens after the first go in one shot, or in two in stages that found it quicker at start.
     reductions = halves * ranks_a_stage * (TOKENS - 1)
-    if ("tp", "all_reduce") in moved:
-        assert moved["tp", "all_reduce"][0] == reductions, moved
+    two_shot = reductions - moved.get(("tp", "all_reduce"), (0, 0))[0]
+    assert 0 <= two_shot <= reductions, moved
+    assert moved["tp", "reduce_scatter"][0] == scattered[0] + two_shot, moved
+    assert moved["tp", "all_gather"][0] == gathers + two_shot, moved
+    if two_shot == 0:
         assert moved["tp", "reduce_scatter"] == scattered, moved
         assert moved["tp", "all_gather"] == (gathers, gather_bytes), moved
-    else:
-        assert moved["tp", "reduce_scatter"][0] == scattered[0] + reductions, moved
-        assert moved["tp", "all_gather"][0] == gathers + reductions, moved
 
 
 def settled(server):

@@ -58,8 +58,8 @@ class SplitSame : public testing::TestWithParam<Case> {};
 
 TEST_P(SplitSame, TinyModel) {
   const std::string model = std::string(CLEAVE_TINY) + "/" + GetParam().model;
-  ExpectSameOverSplits(model, MakeRequests(PerBuild(10, 6), 300, PerBuild(24, 10)),
-                       GetParam().splits, kWays, GetParam().kv_cache_dtype);
+  ExpectSameOverSplits(model, MakeRequests(10, 300, 24), GetParam().splits, kWays,
+                       GetParam().kv_cache_dtype);
 }
 
 INSTANTIATE_TEST_SUITE_P(
