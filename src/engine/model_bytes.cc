@@ -3,15 +3,11 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "engine/row_wire.h"
 #include "kernels/matmul.h"
 
 namespace cleave {
 namespace {
-
-RowWire WireOf(ActKind kind) {
-  if (kind == ActKind::kInt8) return RowWire::kInt8;
-  return kind == ActKind::kBF16 ? RowWire::kBf16 : RowWire::kFloat;
-}
 
 class Counter {
  public:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/row_wire.h"
 #include "kernels/act_wire.h"
 #include "kernels/vector_ops.h"
 
@@ -41,15 +42,6 @@ void TakeRoute(const std::byte* in, uint32_t top_k, uint32_t* chosen, float* gat
   const auto bits = std::to_integer<int32_t>(in[top_k * sizeof(float)]);
   *shift = bits <= INT8_MAX ? bits : bits - (1 << 8);
 }
-
-// The fewest bytes that give the experts' ranks the input that they would prepare themselves.
-RowWire WireOf(std::optional<ActKind> input) {
-  if (input == ActKind::kInt8) return RowWire::kInt8;
-  return input == ActKind::kBF16 ? RowWire::kBf16 : RowWire::kFloat;
-}
-
-// The kind that rows travel in, prepared. Not of kFloat.
-ActKind KindOf(RowWire wire) { return wire == RowWire::kInt8 ? ActKind::kInt8 : ActKind::kBF16; }
 
 Group* TeamGroup(const RankContext& context) {
   return context.layout->split.teams > 1 ? context.comm.team : context.comm.ep;
@@ -91,7 +83,7 @@ EpFfn::EpFfn(const RankContext& context, RowStages* stages, RowSum* sum)
   arrived_shift_.resize(rows);
   size_t row_bytes = 0;
   for (const LayerWeights& w : context.weights->layers) {
-    wire_of_.push_back(WireOf(w.expert_input));
+    wire_of_.push_back(w.expert_input ? WireOf(*w.expert_input) : RowWire::kFloat);
     row_bytes = std::max<size_t>(row_bytes, RowWireBytes(wire_of_.back(), context.hidden_size()));
     for (const ExpertWeights& e : w.experts) {
       for (const PackedMatrix* m : {&e.gate, &e.up}) {

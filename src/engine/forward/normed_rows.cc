@@ -6,6 +6,7 @@
 #include <cstring>
 #include <span>
 
+#include "engine/row_wire.h"
 #include "kernels/act_wire.h"
 
 namespace cleave {
@@ -17,8 +18,6 @@ int32_t SignedOf(std::byte byte) {
   const auto bits = std::to_integer<int32_t>(byte);
   return bits <= INT8_MAX ? bits : bits - (1 << 8);
 }
-
-ActKind KindOf(RowWire wire) { return wire == RowWire::kInt8 ? ActKind::kInt8 : ActKind::kBF16; }
 
 }  // namespace
 

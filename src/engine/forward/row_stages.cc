@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/row_wire.h"
 #include "kernels/vector_ops.h"
 
 namespace cleave {
@@ -9,14 +10,13 @@ namespace {
 
 uint32_t IndexOf(ActKind kind) { return static_cast<uint32_t>(kind); }
 
-// The fewest bytes that give other ranks the input they would prepare themselves.
+// kFloat where they do not all take one kind.
 RowWire WireOf(std::span<const PackedMatrix* const> matrices) {
   const ActKind kind = ActKindOf(matrices[0]->dtype());
   for (const PackedMatrix* w : matrices) {
     if (ActKindOf(w->dtype()) != kind) return RowWire::kFloat;
   }
-  if (kind == ActKind::kInt8) return RowWire::kInt8;
-  return kind == ActKind::kBF16 ? RowWire::kBf16 : RowWire::kFloat;
+  return WireOf(kind);
 }
 
 }  // namespace
