@@ -43,49 +43,79 @@ struct Int8Format {
   static constexpr RecordLayout kLayout = LayoutOf(kType);
   static constexpr Tables kTables = Tables::kInt8;
 
-  // Adds quads [first, last) to the integer dots, then the dots times `scale` to the chains.
-  template <int kRows, int kFirst, int kLast>
+  // Adds quads [first, last) to the integer dots, then the dots times the scales at `scale_at` to
+  // the chains.
+  template <int kFirst, int kLast, int kRows, int kGroups>
   [[gnu::always_inline]] static inline void Dots(const Tile& t, const std::byte* record,
-                                                 uint32_t block, __m512 scale, Chains<kRows>* c) {
-    __m512i dot[kRows];
+                                                 uint32_t block, uint32_t scale_at,
+                                                 Chains<kRows, kGroups>* c) {
+    __m512i dot[kGroups * kRows];
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
       const int32_t start =
           kFirst == 0 ? t.start[block * kRows + r] : t.start_high[block * kRows + r];
-      dot[r] = kLayout.zero != 0 ? _mm512_set1_epi32(start) : _mm512_setzero_si512();
+#pragma GCC unroll 2
+      for (int g = 0; g < kGroups; ++g) {
+        dot[g * kRows + r] = kLayout.zero != 0 ? _mm512_set1_epi32(start) : _mm512_setzero_si512();
+      }
     }
     const int8_t* acts = static_cast<const int8_t*>(t.acts) + size_t{32} * block;
 #pragma GCC unroll 8
     for (int j = kFirst; j < kLast; ++j) {
-      const __m512i codes = Quad<kLayout.code_bits>(record, j);
+      __m512i codes[kGroups];
+#pragma GCC unroll 2
+      for (int g = 0; g < kGroups; ++g) {
+        codes[g] = Quad<kLayout.code_bits>(record + g * t.group_bytes, j);
+      }
 #pragma GCC unroll 12
       for (int r = 0; r < kRows; ++r) {
-        const int32_t quad = Load32(acts + static_cast<size_t>(r) * t.act_stride + 4 * j);
-        dot[r] = _mm512_dpbusd_epi32(dot[r], codes, _mm512_set1_epi32(quad));
+        const __m512i quad =
+            _mm512_set1_epi32(Load32(acts + static_cast<size_t>(r) * t.act_stride + 4 * j));
+#pragma GCC unroll 2
+        for (int g = 0; g < kGroups; ++g) {
+          dot[g * kRows + r] = _mm512_dpbusd_epi32(dot[g * kRows + r], codes[g], quad);
+        }
       }
+    }
+    __m512 scale[kGroups];
+#pragma GCC unroll 2
+    for (int g = 0; g < kGroups; ++g) {
+      scale[g] = LoadLanes<kLayout>(record + g * t.group_bytes, scale_at);
     }
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
-      const __m512 product = _mm512_mul_ps(scale, _mm512_set1_ps(t.scale[block * kRows + r]));
-      c->f[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r]), product, c->f[r]);
+      const __m512 act_scale = _mm512_set1_ps(t.scale[block * kRows + r]);
+#pragma GCC unroll 2
+      for (int g = 0; g < kGroups; ++g) {
+        const int i = g * kRows + r;
+        const __m512 product = _mm512_mul_ps(scale[g], act_scale);
+        c->f[i] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[i]), product, c->f[i]);
+      }
     }
   }
 
-  template <int kRows>
+  template <int kRows, int kGroups>
   [[gnu::always_inline]] static inline void Step(const Tile& t, const std::byte* record,
-                                                 uint32_t block, Chains<kRows>* c) {
-    const __m512 scale = LoadLanes<kLayout>(record, kLayout.scale_at);
+                                                 uint32_t block, Chains<kRows, kGroups>* c) {
     if (kLayout.scales == 1) {
-      Dots<kRows, 0, 8>(t, record, block, scale, c);
+      Dots<0, 8>(t, record, block, kLayout.scale_at, c);
     } else {
-      Dots<kRows, 0, 4>(t, record, block, scale, c);
-      Dots<kRows, 4, 8>(t, record, block, LoadLanes<kLayout>(record, kLayout.scale_at + 64), c);
+      Dots<0, 4>(t, record, block, kLayout.scale_at, c);
+      Dots<4, 8>(t, record, block, kLayout.scale_at + 64, c);
     }
     if (!kLayout.has_min) return;
-    const __m512 min = LoadLanes<kLayout>(record, kLayout.min_at);
+    __m512 min[kGroups];
+#pragma GCC unroll 2
+    for (int g = 0; g < kGroups; ++g) {
+      min[g] = LoadLanes<kLayout>(record + g * t.group_bytes, kLayout.min_at);
+    }
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
-      c->f[r] = _mm512_fmadd_ps(min, _mm512_set1_ps(t.scaled_sum[block * kRows + r]), c->f[r]);
+      const __m512 sum = _mm512_set1_ps(t.scaled_sum[block * kRows + r]);
+#pragma GCC unroll 2
+      for (int g = 0; g < kGroups; ++g) {
+        c->f[g * kRows + r] = _mm512_fmadd_ps(min[g], sum, c->f[g * kRows + r]);
+      }
     }
   }
 };

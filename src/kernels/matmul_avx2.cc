@@ -59,7 +59,10 @@ template <class Format, int kRows, int kHalf>
 [[gnu::always_inline]] inline void WalkHalf(Tile* t) {
   Chains<kRows> c;
 #pragma GCC unroll 6
-  for (int r = 0; r < kRows; ++r) c.f[r] = _mm256_load_ps(t->f[r] + kHalf * kHalfLanes);
+  for (int r = 0; r < kRows; ++r) {
+    c.f[r] =
+        t->first_block == 0 ? _mm256_setzero_ps() : _mm256_load_ps(t->f[r] + kHalf * kHalfLanes);
+  }
   const std::byte* record = t->records;
   const uint32_t* end = t->ends;
   const uint32_t* last_end = t->ends + t->end_count;
@@ -72,7 +75,10 @@ template <class Format, int kRows, int kHalf>
     }
   }
 #pragma GCC unroll 6
-  for (int r = 0; r < kRows; ++r) _mm256_store_ps(t->f[r] + kHalf * kHalfLanes, c.f[r]);
+  for (int r = 0; r < kRows; ++r) {
+    float* to = t->y == nullptr ? t->f[r] : t->y + r * t->y_stride;
+    _mm256_storeu_ps(to + kHalf * kHalfLanes, c.f[r]);
+  }
 }
 
 template <class Format, int kRows>
@@ -83,9 +89,11 @@ void WalkChunk(Tile* t) {
 
 template <class Format>
 struct Kernels {
-  static constexpr KernelTable kTable = {{nullptr, WalkChunk<Format, 1>, WalkChunk<Format, 2>,
-                                          WalkChunk<Format, 3>, WalkChunk<Format, 4>, nullptr,
-                                          WalkChunk<Format, 6>}};
+  static constexpr KernelTable kTable = {
+      .by_rows = {nullptr, WalkChunk<Format, 1>, WalkChunk<Format, 2>, WalkChunk<Format, 3>,
+                  WalkChunk<Format, 4>, nullptr, WalkChunk<Format, 6>},
+      .pairs = {}};
+  static constexpr const KernelTable& TableOf(uint32_t /*rows*/) { return kTable; }
 };
 
 // Codes of elements 4j .. 4j + 3 of eight rows, a byte each; of 8 bits, as signed weights.

@@ -205,7 +205,7 @@ template <DType kType, class Source>
 constexpr KernelTable TableOf() {
   constexpr RecordLayout kLayout = LayoutOf(kType);
   static_assert(kLayout.scales == 1 || !kLayout.has_min);  // else a minimum would be added twice
-  KernelTable table = Kernels<Int8Format<kType>>::kTable;
+  KernelTable table = Kernels<Int8Format<kType>>::kOfMany;
   table.by_rows[kAmxRows] = AmxTile<kLayout.scales, kLayout.has_min, Source>;
   return table;
 }

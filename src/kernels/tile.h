@@ -56,13 +56,15 @@ struct Tile {
   const float* power;  // [row]
   // By (row, element of the chunk), the bits of an fp32; bf16 by fma only.
   alignas(64) uint32_t expanded[kMaxTileRows][kChunkBlocksBf16 * 32];
-  // By (row, output): chains, kept here between chunks, and sums of closed groups.
+  // By (row, output), of a second group's outputs after the first's rows: chains, kept here between
+  // chunks, and sums of closed groups.
   alignas(64) float f[kMaxTileRows][kLanes];
   alignas(64) int32_t narrow[kMaxTileRows][kLanes];
   alignas(64) int64_t wide[kMaxTileRows][kLanes];
 
   // The chunk.
-  const std::byte* records;
+  const std::byte* records;   // of the first group
+  size_t group_bytes;         // from a group's record to the next group's
   const std::byte* unpacked;  // the group's, where the instruction set unpacks
   std::byte* scratch;         // likewise
   const void* acts;           // of the tile's first row and the chunk's first block
@@ -71,8 +73,11 @@ struct Tile {
   uint32_t blocks;
   const uint32_t* ends;  // absolute block indices past the sum groups that end in this chunk
   uint32_t end_count;
-  Ahead ahead;    // pieces are asked for by kernels that unpack
-  bool any_wide;  // then all rows count in int64, which is the same integer
+  float* y;  // where the chains go, of the first row and group; null: they stay in f
+  size_t y_stride;
+  Ahead ahead;           // pieces are asked for by kernels that unpack, and by those of pairs
+  bool fetches_records;  // of pairs: ask for the records next to be read instead
+  bool any_wide;         // then all rows count in int64, which is the same integer
 };
 
 template <typename T>
@@ -127,17 +132,17 @@ inline size_t OutRow(const MatmulJob& job, uint32_t r) {
   return job.token == nullptr ? r : job.token[r];
 }
 
-// The lanes of row r of the tile, and of its second term if it has one, as int64.
-inline void TotalsOf(const MatmulJob& job, const Tile& tile, uint32_t r, int64_t* total) {
-  const uint32_t second = r + job.terms - 1;
+// The lanes of row `at` of the tile, and of its second term if it has one, as int64.
+inline void TotalsOf(const MatmulJob& job, const Tile& tile, uint32_t at, int64_t* total) {
+  const uint32_t second = at + job.terms - 1;
   if (tile.any_wide) {
-    for (uint32_t i = 0; i < kLanes; ++i) total[i] = tile.wide[r][i];
-    if (second == r) return;
+    for (uint32_t i = 0; i < kLanes; ++i) total[i] = tile.wide[at][i];
+    if (second == at) return;
     for (uint32_t i = 0; i < kLanes; ++i) total[i] = WrappedSum(total[i], tile.wide[second][i]);
     return;
   }
-  for (uint32_t i = 0; i < kLanes; ++i) total[i] = tile.narrow[r][i];
-  if (second == r) return;
+  for (uint32_t i = 0; i < kLanes; ++i) total[i] = tile.narrow[at][i];
+  if (second == at) return;
   for (uint32_t i = 0; i < kLanes; ++i) total[i] += tile.narrow[second][i];
 }
 
@@ -151,23 +156,29 @@ inline void CopyLanes(const T* from, uint32_t lanes, T* to) {
   }
 }
 
+// Whether a tile's chains are the results as they are, of whole groups.
+inline bool LeavesStraight(const MatmulJob& job, uint32_t group, uint32_t groups) {
+  return job.totals == nullptr && job.terms == 1 && (group + groups) * kLanes <= job.outputs;
+}
+
+// The results of one group, whose rows are the tile's from `at` on.
 inline void StoreTile(const MatmulJob& job, uint32_t group, uint32_t row, uint32_t rows,
-                      Tile* tile) {
+                      uint32_t at, Tile* tile) {
   const uint32_t left = job.outputs - group * kLanes;
   const uint32_t lanes = left < kLanes ? left : kLanes;
   // Of two terms tiles have an even number of rows; a pair is one row of the result.
   for (uint32_t r = 0; r < rows; r += job.terms) {
     const size_t out = OutRow(job, (row + r) / job.terms);
     if (job.totals == nullptr) {
-      float* f = tile->f[r];
+      float* f = tile->f[at + r];
       if (job.terms == 2) {
-        for (uint32_t i = 0; i < kLanes; ++i) f[i] += tile->f[r + 1][i];
+        for (uint32_t i = 0; i < kLanes; ++i) f[i] += tile->f[at + r + 1][i];
       }
       CopyLanes(f, lanes, job.y + out * job.y_stride + group * kLanes);
       continue;
     }
     alignas(64) int64_t total[kLanes];
-    TotalsOf(job, *tile, r, total);
+    TotalsOf(job, *tile, at + r, total);
     int64_t* to = job.totals + out * job.totals_stride + group * kLanes;
     if (job.token == nullptr) {
       CopyLanes(total, lanes, to);
@@ -191,19 +202,19 @@ inline void FetchResults(const MatmulJob& job, uint32_t group, uint32_t row, uin
   }
 }
 
-inline void StartTile(const MatmulJob& job, uint32_t row, uint32_t rows, Tile* tile) {
-  for (uint32_t r = 0; r < rows; ++r) {
-    for (uint32_t i = 0; i < kLanes; ++i) tile->f[r][i] = 0;
-  }
+// Sums of `rows` rows for each of `groups` groups; kernels start the chains.
+inline void StartTile(const MatmulJob& job, uint32_t row, uint32_t rows, uint32_t groups,
+                      Tile* tile) {
+  const size_t cells = static_cast<size_t>(rows) * groups * kLanes;
   tile->any_wide = false;
   if (job.totals == nullptr) return;
   for (uint32_t r = 0; r < rows; r += job.terms) {
     tile->any_wide = tile->any_wide || job.wide[(row + r) / job.terms] != 0;
   }
-  for (uint32_t r = 0; r < rows; ++r) {
-    for (uint32_t i = 0; i < kLanes; ++i) tile->narrow[r][i] = 0;
-    if (!tile->any_wide) continue;
-    for (uint32_t i = 0; i < kLanes; ++i) tile->wide[r][i] = 0;
+  if (tile->any_wide) {
+    __builtin_memset(tile->wide, 0, cells * sizeof(int64_t));
+  } else {
+    __builtin_memset(tile->narrow, 0, cells * sizeof(int32_t));
   }
 }
 

@@ -13,51 +13,57 @@ namespace {  // NOLINT(google-build-namespaces)
 // Bytes: 1 to 2 KB ahead gains 10-30 % from memory, 4 KB and more lose it again.
 constexpr size_t kAhead = 2048;
 
-template <int kRows>
+// Of every row for the first group, then of every row for the next.
+template <int kRows, int kGroups = 1>
 struct Chains {
-  __m512 f[kRows];
+  __m512 f[kGroups * kRows];
 };
 
-template <int kRows>
-[[gnu::always_inline]] inline void LoadChains(const Tile& t, Chains<kRows>* c) {
+template <int kRows, int kGroups>
+[[gnu::always_inline]] inline void LoadChains(const Tile& t, Chains<kRows, kGroups>* c) {
 #pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) c->f[r] = _mm512_load_ps(t.f[r]);
+  for (int i = 0; i < kGroups * kRows; ++i) {
+    c->f[i] = t.first_block == 0 ? _mm512_setzero_ps() : _mm512_load_ps(t.f[i]);
+  }
 }
 
-template <int kRows>
-[[gnu::always_inline]] inline void StoreChains(const Chains<kRows>& c, Tile* t) {
+template <int kRows, int kGroups>
+[[gnu::always_inline]] inline void StoreChains(const Chains<kRows, kGroups>& c, Tile* t) {
 #pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) _mm512_store_ps(t->f[r], c.f[r]);
+  for (int i = 0; i < kGroups * kRows; ++i) {
+    float* to = t->y == nullptr ? t->f[i] : t->y + i % kRows * t->y_stride + i / kRows * kLanes;
+    _mm512_storeu_ps(to, c.f[i]);
+  }
 }
 
 // A sum group ends: its chains become quanta and start again at zero. kScale: the chain does not
 // have the power of two in it yet.
-template <bool kScale, int kRows>
-[[gnu::always_inline]] inline void CloseSumGroup(Tile* t, Chains<kRows>* c) {
+template <bool kScale, int kRows, int kGroups>
+[[gnu::always_inline]] inline void CloseSumGroup(Tile* t, Chains<kRows, kGroups>* c) {
   if (kScale) {
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      c->f[r] = _mm512_mul_ps(c->f[r], _mm512_set1_ps(t->power[r]));
+    for (int i = 0; i < kGroups * kRows; ++i) {
+      c->f[i] = _mm512_mul_ps(c->f[i], _mm512_set1_ps(t->power[i % kRows]));
     }
   }
   if (t->any_wide) {
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      const __m512i low = _mm512_cvtps_epi64(_mm512_castps512_ps256(c->f[r]));
-      const __m512i high = _mm512_cvtps_epi64(_mm512_extractf32x8_ps(c->f[r], 1));
-      int64_t* sum = t->wide[r];
+    for (int i = 0; i < kGroups * kRows; ++i) {
+      const __m512i low = _mm512_cvtps_epi64(_mm512_castps512_ps256(c->f[i]));
+      const __m512i high = _mm512_cvtps_epi64(_mm512_extractf32x8_ps(c->f[i], 1));
+      int64_t* sum = t->wide[i];
       _mm512_store_si512(sum, _mm512_add_epi64(_mm512_load_si512(sum), low));
       _mm512_store_si512(sum + 8, _mm512_add_epi64(_mm512_load_si512(sum + 8), high));
-      c->f[r] = _mm512_setzero_ps();
+      c->f[i] = _mm512_setzero_ps();
     }
     return;
   }
 #pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
-    int32_t* sum = t->narrow[r];
-    const __m512i quanta = _mm512_cvtps_epi32(c->f[r]);
+  for (int i = 0; i < kGroups * kRows; ++i) {
+    int32_t* sum = t->narrow[i];
+    const __m512i quanta = _mm512_cvtps_epi32(c->f[i]);
     _mm512_store_si512(sum, _mm512_add_epi32(_mm512_load_si512(sum), quanta));
-    c->f[r] = _mm512_setzero_ps();
+    c->f[i] = _mm512_setzero_ps();
   }
 }
 
@@ -71,19 +77,27 @@ template <class Format>
   }
 }
 
-// Walks a chunk: Format::Step takes one block, given its record and its index in the chunk. One
-// loop over all blocks: a loop per sum group would set up the rows' addresses anew for every two
-// blocks.
-template <class Format, int kRows>
+// Walks a chunk: Format::Step takes one block of every group, given the first group's record and
+// the block's index in the chunk. One loop over all blocks: a loop per sum group would set up the
+// rows' addresses anew for every two blocks. A single group's stream is fetched as it is read; what
+// a pair reads, the driver has had fetched.
+template <class Format, int kRows, int kGroups>
 void WalkChunk(Tile* t) {
-  Chains<kRows> c;
+  Chains<kRows, kGroups> c;
   LoadChains(*t, &c);
   const std::byte* record = t->records;
   const uint32_t* end = t->ends;
   const uint32_t* last_end = t->ends + t->end_count;
   for (uint32_t block = 0; block < t->blocks; ++block) {
-    PrefetchRecord<Format>(record);
-    Format::template Step<kRows>(*t, record, block, &c);
+    if (kGroups == 1) {
+      PrefetchRecord<Format>(record);
+    } else if (t->fetches_records) {
+      PrefetchRecord<Format>(record);
+      PrefetchRecord<Format>(record + t->group_bytes);
+    } else {
+      t->ahead.FetchPiece();
+    }
+    Format::Step(*t, record, block, &c);
     record += Format::kLayout.bytes;
     if (end != last_end && t->first_block + block + 1 == *end) {
       CloseSumGroup<Format::kLayout.scales == 0>(t, &c);
@@ -93,13 +107,29 @@ void WalkChunk(Tile* t) {
   StoreChains(c, t);
 }
 
-// Twelve rows of two dots each do not fit the registers.
+// Few rows: a group at a time, a single stream from memory. More: two groups share what is loaded
+// of the activations, so that a block takes 6 · 8 loads of them and 16 of codes where twelve rows
+// of one group take 96 and 8, of 132 and more operations (Zen 4 loads one vector a cycle). Twelve
+// chains and twelve dots fit the registers; eight of each where halves of a block have their own
+// scales.
 template <class Format>
 struct Kernels {
-  static constexpr KernelTable kTable = {
-      {nullptr, WalkChunk<Format, 1>, WalkChunk<Format, 2>, WalkChunk<Format, 3>,
-       WalkChunk<Format, 4>, nullptr, WalkChunk<Format, 6>, nullptr, WalkChunk<Format, 8>, nullptr,
-       nullptr, nullptr, Format::kLayout.scales == 2 ? nullptr : WalkChunk<Format, 12>}};
+  static constexpr bool kHalves = Format::kLayout.scales == 2;
+  static constexpr uint32_t kFew = Format::kLayout.scales > 0 ? 8 : 5;  // what wait for the memory
+  static constexpr KernelTable kOfFew = {
+      .by_rows = {nullptr, WalkChunk<Format, 1, 1>, WalkChunk<Format, 2, 1>,
+                  WalkChunk<Format, 3, 1>, WalkChunk<Format, 4, 1>, nullptr,
+                  WalkChunk<Format, 6, 1>, nullptr, WalkChunk<Format, 8, 1>},
+      .pairs = {}};
+  static constexpr KernelTable kOfMany = {
+      .by_rows = {nullptr, WalkChunk<Format, 1, 1>, WalkChunk<Format, 2, 1>,
+                  WalkChunk<Format, 3, 1>, WalkChunk<Format, 4, 1>, nullptr,
+                  kHalves ? nullptr : WalkChunk<Format, 6, 1>},
+      .pairs = {nullptr, WalkChunk<Format, 1, 2>, WalkChunk<Format, 2, 2>, WalkChunk<Format, 3, 2>,
+                WalkChunk<Format, 4, 2>, nullptr, kHalves ? nullptr : WalkChunk<Format, 6, 2>}};
+  static constexpr const KernelTable& TableOf(uint32_t rows) {
+    return rows > kFew ? kOfMany : kOfFew;
+  }
 };
 
 }  // namespace

@@ -18,6 +18,9 @@ namespace {  // NOLINT(google-build-namespaces): see above
 // Rows are walked in panels, groups in stretches, which share the second cache.
 constexpr size_t kPanelBytes = static_cast<size_t>(384) << 10;
 constexpr size_t kGroupsBytes = static_cast<size_t>(256) << 10;
+// Of pairs for few rows: the first stretch is waited for, the others are fetched meanwhile.
+constexpr size_t kGroupsBytesOfFew = static_cast<size_t>(64) << 10;
+constexpr uint32_t kFewRows = 64;
 constexpr uint32_t kMinPanelRows = 48;
 
 // Results' lines are asked for this many tiles before they are written.
@@ -45,10 +48,14 @@ constexpr TileShape ShapeOf(const RecordLayout& layout, Tables tables) {
   return {layout, tables, act_bytes, chunk};
 }
 
-// Table: a kernel for each number of rows it has one for, 1 and 2 always; null elsewhere. Of odd
-// numbers above 3 there is none, so that an even number of rows makes even tiles.
+// Kernels by the number of rows, where there is one: for 1 and 2 always, and for no odd number
+// above 3, so that an even number of rows makes even tiles. Of one group, and, where an instruction
+// set has them, of two groups at once.
 struct KernelTable {
   TileKernel by_rows[kMaxTileRows + 1];
+  TileKernel pairs[kMaxTileRows + 1];
+
+  [[nodiscard]] constexpr bool TakesPairs() const { return pairs[1] != nullptr; }
 };
 
 // Before a stretch of groups is walked, an instruction set may unpack it into memory of its own.
@@ -63,17 +70,20 @@ struct Unpacker {
 inline uint32_t TileRows(const KernelTable& table, uint32_t left) {
   uint32_t rows = left < kMaxTileRows ? left : kMaxTileRows;
   while (table.by_rows[rows] == nullptr) --rows;
-  return rows;
+  return rows == 6 && (left == 7 || left == 8) ? 4 : rows;  // the rest is better than 1 or 2
 }
 
-inline void RunTile(const MatmulJob& job, const TileShape& shape, uint32_t group, uint32_t row,
-                    uint32_t rows, TileKernel kernel, Tile* tile) {
-  const std::byte* stream =
-      job.records + static_cast<size_t>(group) * job.blocks * shape.layout.bytes;
-  StartTile(job, row, rows, tile);
-  if (group + kFetchAhead < job.group_end) FetchResults(job, group + kFetchAhead, row, rows);
+inline void RunTile(const MatmulJob& job, const TileShape& shape, uint32_t group, uint32_t groups,
+                    uint32_t row, uint32_t rows, TileKernel kernel, Tile* tile) {
+  const std::byte* stream = job.records + group * tile->group_bytes;
+  StartTile(job, row, rows, groups, tile);
+  for (uint32_t g = group + kFetchAhead; g < group + kFetchAhead + groups; ++g) {
+    if (g < job.group_end) FetchResults(job, g, row, rows);
+  }
   const std::byte* acts =
       static_cast<const std::byte*>(job.acts) + row * tile->act_stride * shape.act_bytes;
+  const bool straight = LeavesStraight(job, group, groups);
+  tile->y = nullptr;
   uint32_t sum_group = 0;
   for (uint32_t first = 0; first < job.blocks;) {
     const uint32_t left = job.blocks - first;
@@ -88,10 +98,14 @@ inline void RunTile(const MatmulJob& job, const TileShape& shape, uint32_t group
       ++sum_group;
     }
     if (shape.tables == Tables::kExpandedBf16) ExpandBf16(rows, tile);
-    kernel(tile);
     first += tile->blocks;
+    if (straight && first == job.blocks) {
+      tile->y = job.y + row * job.y_stride + static_cast<size_t>(group) * kLanes;
+    }
+    kernel(tile);
   }
-  StoreTile(job, group, row, rows, tile);
+  if (straight) return;
+  for (uint32_t g = 0; g < groups; ++g) StoreTile(job, group + g, row, rows, g * rows, tile);
 }
 
 // How many rows a panel has: their activations stay in the second cache while every group passes,
@@ -137,6 +151,7 @@ inline void RunGroups(const MatmulJob& job, const TileShape& shape, const Kernel
                       Tile* tile) {
   for (uint32_t row = panel.begin; row < panel.end;) {
     const uint32_t rows = TileRows(table, panel.end - row);
+    const TileKernel pair = table.pairs[rows];
     const size_t at = static_cast<size_t>(row - panel.begin) * job.blocks;
     tile->scale = panel.scale + at;
     tile->scaled_sum = panel.scaled_sum + at;
@@ -144,41 +159,61 @@ inline void RunGroups(const MatmulJob& job, const TileShape& shape, const Kernel
     tile->start_high = panel.start_high + at;
     tile->power = panel.power + (row - panel.begin);
     tile->unpacked = unpacker.unpacked;
-    for (uint32_t group = begin; group < end; ++group) {
-      RunTile(job, shape, group, row, rows, table.by_rows[rows], tile);
-      tile->unpacked += job.blocks * unpacker.record_bytes;
+    for (uint32_t group = begin; group < end;) {
+      const uint32_t groups = pair != nullptr && end - group > 1 ? 2 : 1;
+      const TileKernel kernel = groups == 2 ? pair : table.by_rows[rows];
+      RunTile(job, shape, group, groups, row, rows, kernel, tile);
+      tile->unpacked += groups * job.blocks * unpacker.record_bytes;
+      group += groups;
     }
+    tile->fetches_records = false;
     row += rows;
   }
 }
 
-// The records of `groups` groups from `begin` on, or of those that there are, in so many pieces.
+// How a panel's rows pass the groups.
+struct Stretches {
+  uint32_t groups;  // at a time
+  size_t pieces;    // steps of the kernels meanwhile, which fetch a piece of the next stretch each
+};
+
+inline Stretches StretchesOf(const MatmulJob& job, const TileShape& shape, const KernelTable& table,
+                             const Unpacker& unpacker, uint32_t rows) {
+  const bool unpacks = unpacker.unpack != nullptr;
+  const uint32_t at_once = table.TakesPairs() && !unpacks ? 2 : 1;
+  const size_t record_bytes = unpacks ? unpacker.record_bytes : shape.layout.bytes;
+  const bool few = at_once == 2 && rows <= kFewRows;
+  const size_t most = unpacks ? unpacker.stretch_bytes : few ? kGroupsBytesOfFew : kGroupsBytes;
+  const size_t group_bytes = job.blocks * record_bytes + 1;  // of no blocks: no division by zero
+  const size_t steps = most / group_bytes / at_once;
+  const size_t taken = steps == 0 ? 1 : steps;
+  const size_t tiles = rows / TileRows(table, kMaxTileRows);
+  return {static_cast<uint32_t>(taken * at_once), tiles * taken * job.blocks};
+}
+
+// The records of the stretch that begins with group `begin`, or of those that there are.
 inline Ahead NextStretch(const MatmulJob& job, const TileShape& shape, uint32_t begin,
-                         uint32_t groups, size_t pieces) {
+                         const Stretches& stretches) {
   const uint32_t left = job.group_end - begin;
   const size_t group_bytes = static_cast<size_t>(job.blocks) * shape.layout.bytes;
   Ahead ahead;
   ahead.at = job.records + begin * group_bytes;
-  ahead.end = ahead.at + (left < groups ? left : groups) * group_bytes;
+  ahead.end = ahead.at + (left < stretches.groups ? left : stretches.groups) * group_bytes;
   const size_t lines = static_cast<size_t>(ahead.end - ahead.at) / 64 + 1;
-  ahead.bytes_a_piece = (pieces == 0 ? lines : lines / pieces + 1) * 64;
+  ahead.bytes_a_piece = (stretches.pieces == 0 ? lines : lines / stretches.pieces + 1) * 64;
   return ahead;
 }
 
 inline void RunPanel(const MatmulJob& job, const TileShape& shape, const KernelTable& table,
                      const Unpacker& unpacker, const Panel& panel, Tile* tile) {
-  const bool unpacks = unpacker.unpack != nullptr;
-  const size_t record_bytes = unpacks ? unpacker.record_bytes : shape.layout.bytes;
-  const size_t group_bytes = job.blocks * record_bytes + 1;  // of no blocks: no division by zero
-  const size_t fit = (unpacks ? unpacker.stretch_bytes : kGroupsBytes) / group_bytes;
+  const Stretches stretches = StretchesOf(job, shape, table, unpacker, panel.end - panel.begin);
   for (uint32_t group = job.group_begin; group < job.group_end;) {
     const uint32_t left = job.group_end - group;
-    const uint32_t end = group + (left < fit ? left : fit == 0 ? 1 : static_cast<uint32_t>(fit));
-    if (unpacks) {
-      unpacker.unpack(job, group, end, unpacker.unpacked);
-      const size_t tiles = (panel.end - panel.begin) / kMaxTileRows * (end - group);
-      tile->ahead = NextStretch(job, shape, end, end - group, tiles * job.blocks);
-    }
+    const uint32_t end = group + (left < stretches.groups ? left : stretches.groups);
+    const bool unpacks = unpacker.unpack != nullptr;
+    if (unpacks) unpacker.unpack(job, group, end, unpacker.unpacked);
+    tile->ahead = NextStretch(job, shape, end, stretches);
+    tile->fetches_records = !unpacks && group == job.group_begin;
     RunGroups(job, shape, table, unpacker, panel, group, end, tile);
     group = end;
   }
@@ -189,6 +224,8 @@ inline void RunJob(const MatmulJob& job, const TileShape& shape, const KernelTab
   Panel panel;
   Tile tile;
   tile.act_stride = static_cast<size_t>(job.act_stride) * 32;
+  tile.y_stride = job.y_stride;
+  tile.group_bytes = static_cast<size_t>(job.blocks) * shape.layout.bytes;
   tile.scratch = unpacker.scratch;
   const uint32_t rows = PanelRows(job, shape, table);
   for (uint32_t begin = 0; begin < job.rows; begin += rows) {
@@ -200,7 +237,7 @@ inline void RunJob(const MatmulJob& job, const TileShape& shape, const KernelTab
 }
 
 // Which formats an instruction set has: Int8<type> for quantised types, Float<type> for f32 and
-// f16, Bf16, and their kernels by rows, Kernels<Format>::kTable.
+// f16, Bf16, and their kernels, Kernels<Format>::TableOf(rows of the job).
 template <template <DType> class Int8, template <DType> class Float, class Bf16,
           template <class> class Kernels>
 struct Formats {
@@ -233,7 +270,7 @@ struct Formats {
 
   template <class Format>
   static void RunAs(const MatmulJob& job) {
-    RunJob(job, ShapeOf(Format::kLayout, Format::kTables), Kernels<Format>::kTable);
+    RunJob(job, ShapeOf(Format::kLayout, Format::kTables), Kernels<Format>::TableOf(job.rows));
   }
 };
 
