@@ -65,6 +65,7 @@ Status CheckAxes(const ModelFacts& model, const Split& split) {
     return Refuse(fmt::format("pp {} is more than the {} layers", split.pp, model.num_layers()));
   }
   if (split.cp > 1) return Refuse("cp in vLLM's dialect is dcp: it adds no ranks");
+  if (!split.tp_shares.empty()) return Refuse("tp shares in vLLM's dialect are even");
   if (model.num_experts == 0 && (split.ep > 1 || split.teams > 1)) {
     return Refuse("a model without experts has nothing for ep; take dp");
   }
@@ -76,10 +77,18 @@ Status CheckAxes(const ModelFacts& model, const Split& split) {
 }
 
 // Earlier stages but the first take what is left over, from the last but one on.
-std::vector<Range> VllmStages(uint32_t layers, uint32_t stages) {
-  std::vector<uint32_t> counts(stages, layers / stages);
-  const uint32_t left = layers % stages;
-  for (uint32_t i = 0; i < left; ++i) ++counts[stages - 2 - i];
+Result<std::vector<Range>> VllmStages(uint32_t layers, const Split& split) {
+  std::vector<uint32_t> counts(split.pp, layers / split.pp);
+  for (uint32_t i = 0; i < layers % split.pp; ++i) ++counts[split.pp - 2 - i];
+  if (!split.pp_layers.empty()) {
+    counts = split.pp_layers;
+    uint64_t sum = 0;
+    for (const uint32_t count : counts) sum += count == 0 ? uint64_t{layers} + 1 : count;
+    if (counts.size() != split.pp || sum != layers) {
+      return Refuse(fmt::format("pp-layers {} must be {} counts of at least 1 that make {} layers",
+                                fmt::join(counts, ","), split.pp, layers));
+    }
+  }
   std::vector<Range> ranges;
   uint32_t begin = 0;
   for (const uint32_t count : counts) {
@@ -119,7 +128,7 @@ Result<std::vector<RankHolding>> VllmHoldings(const ModelFacts& model, const Spl
   const bool mla = model.mla.kv_rank > 0;
   const uint32_t shared = mla ? 1 : std::min(split.tp, model.num_kv_heads);
   std::vector<RankHolding> holdings;
-  const std::vector<Range> stages = VllmStages(model.num_layers(), split.pp);
+  ASSIGN_OR_RETURN(const std::vector<Range> stages, VllmStages(model.num_layers(), split));
   for (uint32_t stage = 0; stage < split.pp; ++stage) {
     RankHolding h;
     h.coord.pp = stage;

@@ -180,7 +180,8 @@ TEST(Memory, KvHeadsAreCopiedBeyondTheirNumber) {
 }
 
 TEST(Memory, EvenCutsWeighTheSameInBothDialects) {
-  for (const Split& split : {Split{}, Split{.pp = 2}, Split{.tp = 4}, Split{.pp = 2, .tp = 8}}) {
+  for (const Split& split : {Split{}, Split{.pp = 2, .pp_layers = {16, 16}}, Split{.tp = 4},
+                             Split{.pp = 2, .tp = 8, .pp_layers = {16, 16}}}) {
     MemorySettings settings = Settings("bf16");
     const MemoryAccount vllm = Account("Llama-3.1-8B", "H200", split, settings);
     settings.dialect = Dialect::kCleave;
@@ -208,6 +209,9 @@ TEST(Refusals, OfVllmsRules) {
   EXPECT_THAT(Refusal("Qwen3-Coder-480B-A35B", {.tp = 8}, "fp8"),
               HasSubstr("2560 / 8 is 320 columns of an expert, not a multiple of the 128"));
   EXPECT_THAT(Refusal("Llama-3.1-8B", {.pp = 33}), HasSubstr("more than the 32 layers"));
+  EXPECT_THAT(Refusal("Llama-3.1-8B", {.pp = 2, .pp_layers = {16, 17}}), HasSubstr("make 32"));
+  EXPECT_THAT(Refusal("Llama-3.1-8B", {.pp = 2, .pp_layers = {0, 32}}), HasSubstr("make 32"));
+  EXPECT_THAT(Refusal("Llama-3.1-8B", {.tp = 2, .tp_shares = {3, 1}}), HasSubstr("even"));
   EXPECT_THAT(Refusal("Llama-3.1-8B", {.ep = 2}), HasSubstr("without experts"));
   EXPECT_THAT(Refusal("Mixtral-8x7B", {.tp = 4, .ep = 2}), HasSubstr("ep 2 must be all 4"));
   EXPECT_THAT(Refusal("Llama-3.1-8B", {.tp = 2, .cp = 2}), HasSubstr("dcp"));
