@@ -164,7 +164,9 @@ Status Plan(const PlanFlags& flags) {
     return InvalidArgument("no devices given: name them with --on, as in --on '4x\"RTX 5090\"'");
   }
   ASSIGN_OR_RETURN(const ClusterFacts cluster, ParseCluster(catalogue, flags.on, flags.nodes));
-  MemoryReport report{.model = &model.facts, .cluster = &cluster};
+  MemoryReport report;
+  report.model = &model.facts;
+  report.cluster = &cluster;
   ASSIGN_OR_RETURN(report.settings, SettingsOf(flags, model));
   report.request = flags.Request();
   RETURN_IF_ERROR(CheckSettings(report.settings, report.request));

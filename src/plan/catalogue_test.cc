@@ -230,6 +230,14 @@ TEST(Catalogue, RefusesWithThePlaceAndTheField) {
               HasSubstr("is "));
 }
 
+TEST(Catalogue, RefusesTextThatIsDeepOrLong) {
+  EXPECT_FALSE(Refusal(std::string(100'000, '[')).empty());
+  EXPECT_FALSE(Refusal("devices: " + std::string(100'000, '{')).empty());
+  EXPECT_THAT(Refusal(std::string(Catalogue::kMaxBytes + 1, ' ')), HasSubstr("at most"));
+  EXPECT_FALSE(Refusal("").empty());
+  EXPECT_FALSE(Refusal(std::string("devices: [{name: \0}]", 21)).empty());
+}
+
 TEST(Cluster, CountsAndNames) {
   const Catalogue catalogue = BuiltIn();
   const auto four = ParseCluster(catalogue, "4x\"RTX 5090\"", 2);
