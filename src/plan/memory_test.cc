@@ -204,6 +204,11 @@ TEST(Memory, ContextParallelismSharesPositionsAsTheEngineDoes) {
   EXPECT_GT(two.context_limit, one.context_limit);
 }
 
+// vLLM pads their columns: 2880 over 8 ranks are 360, no whole blocks of 32.
+TEST(Memory, ExpertsInMxfp4AreCutInAnyBlocks) {
+  EXPECT_TRUE(Account("gpt-oss-120b", "H100", {.tp = 8}, Settings("mxfp4-experts")).fits);
+}
+
 TEST(Refusals, OfVllmsRules) {
   EXPECT_THAT(Refusal("Llama-3.1-8B", {.tp = 3}), HasSubstr("does not divide the 32"));
   EXPECT_THAT(Refusal("Qwen3-Coder-480B-A35B", {.tp = 8}, "fp8"),

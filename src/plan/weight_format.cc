@@ -57,8 +57,8 @@ const std::vector<WeightFormat>& WeightFormats() {
       {"q5_k_m", 5.7, 5.7, 5.7, 0, 0, "mean over such files"},
       {"q4_k_m", 4.85, 4.85, 4.85, 0, 0, "mean over such files"},
       {"nvfp4", kNvfp4, kNvfp4, 16, 16, 10, "fp8 scale for 16; embeddings bf16"},
-      {"mxfp4", kMxfp4, kMxfp4, 16, 32, 0, "8-bit exponent for 32; embeddings bf16"},
-      {"mxfp4-experts", 16, kMxfp4, 16, 32, 0, "experts as mxfp4, the rest bf16"},
+      {"mxfp4", kMxfp4, kMxfp4, 16, 0, 0, "8-bit exponent for 32; embeddings bf16"},
+      {"mxfp4-experts", 16, kMxfp4, 16, 0, 0, "experts as mxfp4, the rest bf16"},
       {"awq", kGroup128, kGroup128, 16, 128, 0, "fp16 scale, 4-bit zero for 128; embeddings fp16"},
       {"gptq", kGroup128, kGroup128, 16, 128, 0, "fp16 scale, 4-bit zero for 128; embeddings fp16"},
   };
