@@ -7,9 +7,9 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
-#include <numeric>
 #include <set>
 
+#include "base/nearest.h"
 #include "cli/vllm_flags.h"
 
 namespace cleave {
@@ -25,34 +25,6 @@ bool LooksLikeFlag(std::string_view arg) {
 }
 
 std::string_view FlagName(std::string_view arg) { return arg.substr(0, arg.find('=')); }
-
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
-    }
-  }
-  return row.back();
-}
-
-std::string Nearest(std::string_view flag, std::span<const std::string> known) {
-  std::string best;
-  size_t best_distance = flag.size() / 3 + 1;
-  for (const std::string& candidate : known) {
-    const size_t distance = EditDistance(flag, candidate);
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = candidate;
-    }
-  }
-  return best;
-}
 
 std::string Place(const std::string& path, const YAML::Mark& mark) {
   return mark.is_null() ? path : fmt::format("{}:{}:{}", path, mark.line + 1, mark.column + 1);

@@ -15,6 +15,7 @@ The same request gives the same answer, to the bit, whatever it shares a batch w
 
 usage: cleave VERB [options]
 
+  plan MODEL --on DEVICES what every cut takes of the memory of your devices
   serve MODEL             serve a model over HTTP (vLLM's flags, endpoints and metrics)
   chat [URL|MODEL]        talk to a server, or to a model, in the terminal
   bench perplexity MODEL FILE
@@ -42,13 +43,15 @@ int Run(const std::vector<std::string>& args) {
     return 0;
   }
   const std::vector<std::string> rest(args.begin() + 1, args.end());
+  if (args[0] == "plan") return RunPlan(rest);
   if (args[0] == "serve") return RunServe(rest);
   if (args[0] == "chat") return RunChat(rest);
   if (args[0] == "bench") return RunBench(rest);
   if (args[0] == "worker") return RunWorkerVerb();  // what serve starts for each rank
-  fmt::print(stderr,
-             "cleave: unknown verb '{}'; the verbs are serve, chat and bench (cleave --help)\n",
-             args[0]);
+  fmt::print(
+      stderr,
+      "cleave: unknown verb '{}'; the verbs are plan, serve, chat and bench (cleave --help)\n",
+      args[0]);
   return 2;
 }
 

@@ -7,6 +7,7 @@
 
 namespace cleave {
 
+int RunPlan(const std::vector<std::string>& args);
 int RunServe(const std::vector<std::string>& args);
 int RunChat(const std::vector<std::string>& args);
 int RunBench(const std::vector<std::string>& args);
