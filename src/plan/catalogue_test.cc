@@ -235,7 +235,7 @@ TEST(Catalogue, RefusesTextThatIsDeepOrLong) {
   EXPECT_FALSE(Refusal("devices: " + std::string(100'000, '{')).empty());
   EXPECT_THAT(Refusal(std::string(Catalogue::kMaxBytes + 1, ' ')), HasSubstr("at most"));
   EXPECT_FALSE(Refusal("").empty());
-  EXPECT_FALSE(Refusal(std::string("devices: [{name: \0}]", 21)).empty());
+  EXPECT_FALSE(Refusal(std::string("devices: [{name: ") + '\0' + "}]").empty());
 }
 
 TEST(Cluster, CountsAndNames) {

@@ -111,7 +111,7 @@ WeightFormat StoredFormat(const GgufContents& contents) {
     }
   }
   WeightFormat format;
-  format.name = "as stored";
+  format.name = "the file has them";
   format.linear_bits = linear.BitsOr(16);
   format.expert_bits = experts.BitsOr(format.linear_bits);
   format.embedding_bits = embedding.BitsOr(format.linear_bits);

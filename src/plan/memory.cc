@@ -229,6 +229,7 @@ Result<MemoryAccount> AccountOf(const ModelFacts& model, const DeviceFacts& devi
                                                    WeightBytes(model, settings.weights)
                                              : 1.0;
   std::vector<Room> rooms;
+  rooms.reserve(holdings.size());
   for (const RankHolding& holding : holdings) {
     rooms.push_back(RoomOf(model, split, holding, a, scale, request));
   }

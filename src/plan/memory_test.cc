@@ -230,7 +230,7 @@ TEST(Refusals, OfVllmsRules) {
 }
 
 TEST(Refusals, OfNumbersThatAreNone) {
-  const auto refused = [](MemorySettings settings, RequestShape request) {
+  const auto refused = [](const MemorySettings& settings, RequestShape request) {
     return !CheckSettings(settings, request).ok();
   };
   MemorySettings settings;
