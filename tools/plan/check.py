@@ -66,6 +66,20 @@ def dialect_of(e):
     )
 
 
+def requests_a_slot(note, dialect, load, W):
+    """W of a closed loop, as far as a row's note tells it; else the given one."""
+    m = re.search(r"num_prompts=(\d+)", note)
+    if m:
+        W = max(1.0, int(m.group(1)) / load)
+    if "request count unknown" in note:
+        W = 1.0 if dialect == "sglang" else 10.0
+    if "genai-perf" in note:
+        W = 1e9  # windows of the steady state
+    if "50 requests at once" in note or "static batch" in note:
+        W = 1.0
+    return W
+
+
 def parse(r):
     """(ctx, isl, osl, load, kind, W, max_seqs) or a string: why the row is left out."""
     sh = shape_of(r["model"])
@@ -105,17 +119,7 @@ def parse(r):
         return "lengths not given"
     isl = 0 if isl is None and r["metric"].startswith("decode") else (512 if isl is None else isl)
     osl = osl or 512
-    m = re.search(r"num_prompts=(\d+)", note)
-    if m:
-        W = max(1.0, int(m.group(1)) / load)
-    if "request count unknown" in note:
-        W = 1.0 if dia == "sglang" else 10.0
-    if "genai-perf" in note:
-        W = 1e9  # windows of the steady state
-    if "50 requests at once" in note:
-        W = 1.0
-    if "static batch" in note:
-        W = 1.0
+    W = requests_a_slot(note, dia, load, W)
     m = re.search(r"max_num_seqs=(\d+)", note)
     if m:
         ms = int(m.group(1))
