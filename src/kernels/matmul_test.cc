@@ -151,6 +151,15 @@ class EveryIsa : public ::testing::TestWithParam<Isa> {
 INSTANTIATE_TEST_SUITE_P(Matmul, EveryIsa, ::testing::ValuesIn(SupportedIsas()),
                          [](const auto& p) { return std::string(IsaName(p.param)); });
 
+TEST_P(EveryIsa, NoColumnsMakeZeros) {
+  const Weights w = MakeWeights(DType::kQ80, 40, 0, 43);
+  const PackedMatrix m = Pack(w.view, ColumnPlan(0));
+  for (const uint32_t rows : {1U, 20U}) {
+    const std::vector<float> y = Multiply(GetParam(), m, std::vector<float>(), rows);
+    EXPECT_EQ(y, std::vector<float>(size_t{rows} * 40)) << rows;
+  }
+}
+
 TEST_P(EveryIsa, GroupRangesWriteTheirOutputsOnly) {
   const uint32_t cols = 576;
   for (DType dtype : kAllDTypes) {

@@ -1,4 +1,4 @@
-// The peak of AVX-512 with VNNI. Twelve rows of sixteen outputs, as the products' largest tile.
+// The peak of AVX-512 with VNNI. Twelve chains of sixteen outputs, as the products' largest tile.
 //
 // Hide makes the compiler take an operand for a new value, so that it neither merges equal
 // operations nor moves them out of the loop; it is no instruction.

@@ -158,7 +158,8 @@ inline void CopyLanes(const T* from, uint32_t lanes, T* to) {
 
 // Whether a tile's chains are the results as they are, of whole groups.
 inline bool LeavesStraight(const MatmulJob& job, uint32_t group, uint32_t groups) {
-  return job.totals == nullptr && job.terms == 1 && (group + groups) * kLanes <= job.outputs;
+  return job.blocks > 0 && job.totals == nullptr && job.terms == 1 &&
+         (group + groups) * kLanes <= job.outputs;
 }
 
 // The results of one group, whose rows are the tile's from `at` on.
@@ -202,10 +203,11 @@ inline void FetchResults(const MatmulJob& job, uint32_t group, uint32_t row, uin
   }
 }
 
-// Sums of `rows` rows for each of `groups` groups; kernels start the chains.
+// Sums of `rows` rows for each of `groups` groups; kernels start the chains, but of no blocks.
 inline void StartTile(const MatmulJob& job, uint32_t row, uint32_t rows, uint32_t groups,
                       Tile* tile) {
   const size_t cells = static_cast<size_t>(rows) * groups * kLanes;
+  if (job.blocks == 0) __builtin_memset(tile->f, 0, cells * sizeof(float));
   tile->any_wide = false;
   if (job.totals == nullptr) return;
   for (uint32_t r = 0; r < rows; r += job.terms) {

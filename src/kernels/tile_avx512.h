@@ -83,6 +83,7 @@ template <class Format>
 // a pair reads, the driver has had fetched.
 template <class Format, int kRows, int kGroups>
 void WalkChunk(Tile* t) {
+  static_assert(kGroups * kRows <= kMaxTileRows);
   Chains<kRows, kGroups> c;
   LoadChains(*t, &c);
   const std::byte* record = t->records;

@@ -89,13 +89,7 @@ Result<std::vector<Range>> VllmStages(uint32_t layers, const Split& split) {
                                 fmt::join(counts, ","), split.pp, layers));
     }
   }
-  std::vector<Range> ranges;
-  uint32_t begin = 0;
-  for (const uint32_t count : counts) {
-    ranges.push_back({begin, begin + count});
-    begin += count;
-  }
-  return ranges;
+  return RangesOf(counts);
 }
 
 double VllmLayerBytes(const ModelFacts& model, const LayerFacts& layer, const Split& split,

@@ -2,8 +2,10 @@
 // What a split takes of each device, and what is left for KV. The account is weights, KV, runtime,
 // margin, in bytes of the rank with the least room:
 //   budget   = utilization · memory of the device
-//   runtime  = activations 2 · T · D · c(tp) + logits S · V · 4 / tp + graphs + context +
-//   collectives KV       = budget - weights - runtime - margin; tokens in blocks of 16
+//   runtime  = activations 2 · T · D · c(tp) + logits S · V · 4 / tp + graphs + context
+//              + collectives
+//   KV       = budget - weights - runtime - margin; tokens in blocks of 16
+//
 // c is 11, 6.5, 5, 5 at tp 1, 2, 4, 8, twice that with experts (AIConfigurator's). T and S are
 // vLLM's defaults for the device's memory.
 //

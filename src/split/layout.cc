@@ -25,15 +25,7 @@ Range KvOf(const Range& q, uint32_t q_per_kv) {
 }
 
 std::vector<Range> LayersOfStages(const Split& split, const LayerCosts& costs) {
-  const std::vector<uint32_t> counts =
-      split.pp_layers.empty() ? BalanceLayers(costs, split.pp) : split.pp_layers;
-  std::vector<Range> ranges;
-  uint32_t begin = 0;
-  for (const uint32_t count : counts) {
-    ranges.push_back({begin, begin + count});
-    begin += count;
-  }
-  return ranges;
+  return RangesOf(split.pp_layers.empty() ? BalanceLayers(costs, split.pp) : split.pp_layers);
 }
 
 // Query heads that tp rank `tp` and the others of its dcp group have.
@@ -71,6 +63,16 @@ uint32_t ReplicatedKvHeads(const ModelShape& shape, const Split& split, const St
 }
 
 }  // namespace
+
+std::vector<Range> RangesOf(const std::vector<uint32_t>& counts) {
+  std::vector<Range> ranges;
+  uint32_t begin = 0;
+  for (const uint32_t count : counts) {
+    ranges.push_back({begin, begin + count});
+    begin += count;
+  }
+  return ranges;
+}
 
 std::vector<Range> ShareOutWide(uint32_t n, const std::vector<uint64_t>& weights) {
   if (weights.empty()) return {};

@@ -57,6 +57,8 @@ struct Range {
 // ranges. Weights that are all 0 count as even.
 std::vector<Range> ShareOut(uint32_t n, const std::vector<uint32_t>& weights);
 std::vector<Range> ShareOutWide(uint32_t n, const std::vector<uint64_t>& weights);
+// Consecutive ranges of so many each, from 0 on.
+std::vector<Range> RangesOf(const std::vector<uint32_t>& counts);
 // Range `part` of ShareOut(n, parts equal weights). part < parts.
 Range EvenShare(uint32_t n, uint32_t parts, uint32_t part);
 

@@ -180,27 +180,23 @@ def pred_one(p, memo=None):
     return M.predict(x, *a)
 
 
+def case_of(p):
+    """What a prediction depends on: rows with the same are predicted once."""
+    x = p[0]
+    q, sp = x.q, x.sp
+    return (
+        (x.sh.name, x.gpu.name, q.lin, q.exp, q.kv, q.cls_lin)
+        + (sp.tp, sp.pp, sp.dp, sp.ep, sp.attn_dp, x.lc, x.dialect, x.custom, x.eager)
+        + tuple(p[1:])
+    )
+
+
 def score_rows(rows):
     """[(row, parsed, predicted, measured, out)]"""
     res, memo = [], {}
     for r, p in rows:
         x = p[0]
-        k = (
-            x.sh.name,
-            x.gpu.name,
-            x.q.lin,
-            x.q.exp,
-            x.q.kv,
-            x.sp.tp,
-            x.sp.pp,
-            x.sp.dp,
-            x.sp.ep,
-            x.sp.attn_dp,
-            x.lc,
-            x.dialect,
-            x.custom,
-            x.eager,
-        ) + tuple(p[1:])
+        k = case_of(p)
         o = memo.get(k)
         if o is None:
             x.__post_init__()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 FACTS = os.environ.get("FACTS", "facts")
 
+
 # ------------------------------------------------------------------ shapes
 @dataclass
 class Shape:

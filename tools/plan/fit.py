@@ -28,7 +28,7 @@ for d in ("vllm", "sglang", "tensorrt-llm"):
     NAMES += [
         f"D/{d}/{k}"
         for k in "layer_us step_us seq_us steps steps_moe ar_small ar_big tp_us".split()
-    + "req_ms pf_layer_us ttft0_ms pp_eff off_eff".split()
+        + "req_ms pf_layer_us ttft0_ms pp_eff off_eff".split()
     ]
 NAMES += ["D/llama.cpp/layer_us", "D/llama.cpp/step_us"]
 for g, ks in GPUS.items():
@@ -95,24 +95,7 @@ class Fit:
         self.uniq = {}
         self.idx = []
         for r, p in rows:
-            x = p[0]
-            k = (
-                x.sh.name,
-                x.gpu.name,
-                x.q.lin,
-                x.q.exp,
-                x.q.kv,
-                x.q.cls_lin,
-                x.sp.tp,
-                x.sp.pp,
-                x.sp.dp,
-                x.sp.ep,
-                x.sp.attn_dp,
-                x.lc,
-                x.dialect,
-                x.custom,
-                x.eager,
-            ) + tuple(p[1:])
+            k = C.case_of(p)
             self.uniq.setdefault(k, p)
             self.idx.append(k)
         self.keys = list(self.uniq)

@@ -5,7 +5,7 @@ Pure functions; SI units: bytes, seconds.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from facts import CURVE_OF, LINE, Comm, Gpu, Shape, link_class
 from params import P  # every fitted number: G one for all, D a dialect, GPU a GPU type
